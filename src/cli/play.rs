@@ -1,0 +1,12 @@
+//! `gdmedia play`.
+
+use std::process::ExitCode;
+
+/// Options of the verb.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the verb.
+pub fn run(_args: Args) -> gdmedia::error::Result<ExitCode> {
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,162 @@
+//! Frames: filled by a kernel, then sealed, shared read-only, and given back to their pool at the last drop.
+
+use crate::error::Result;
+use crate::format::Layout;
+use crate::mem::{CpuAccess, Host, Region, Space};
+use crate::plan::Missing;
+use crate::time::Tai;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// What is known of a frame besides its picture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meta {
+    /// Counts frames of the flow as they close, from 0.
+    pub number: u64,
+    /// Every octet arrived.
+    pub complete: bool,
+    /// RTP timestamp of the frame or its first field.
+    pub timestamp: u32,
+    /// RTP timestamp of the second field, when it differs and was seen.
+    pub second_timestamp: Option<u32>,
+    /// TAI of its first sample, where the sender's clock allows it.
+    pub media_time: Option<Tai>,
+    /// Arrival of its first packet.
+    pub first_arrival: Tai,
+    /// Arrival of its last packet.
+    pub last_arrival: Tai,
+    /// Packets that placed octets in it.
+    pub packets: u32,
+    /// Its loss map: which octets of which wire rows never came.
+    pub missing: Vec<Missing>,
+}
+
+/// A frame that is being filled.
+#[derive(Debug)]
+pub struct FrameBuf<M: Space> {
+    region: Region<M>,
+    layout: Arc<Layout>,
+    meta: Meta,
+    home: SyncSender<(Region<M>, Meta)>,
+}
+
+impl<M: Space> FrameBuf<M> {
+    /// Where its octets lie.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+    /// What is known of it.
+    pub fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.meta
+    }
+    /// What is known of it.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+    /// Its memory.
+    pub fn region_mut(&mut self) -> &mut Region<M> {
+        &mut self.region
+    }
+    /// Nothing more is written: from now on it is shared and read-only.
+    pub fn seal(self) -> Frame<M> {
+        Frame(Arc::new(Sealed { buf: Some((self.region, self.meta)), layout: self.layout, home: self.home }))
+    }
+    /// Back to the pool unused.
+    pub fn discard(self) {
+        let _ = self.home.try_send((self.region, self.meta));
+    }
+}
+
+#[derive(Debug)]
+struct Sealed<M: Space> {
+    // Some until drop.
+    buf: Option<(Region<M>, Meta)>,
+    layout: Arc<Layout>,
+    home: SyncSender<(Region<M>, Meta)>,
+}
+
+impl<M: Space> Drop for Sealed<M> {
+    fn drop(&mut self) {
+        if let Some(buf) = self.buf.take() {
+            // The pool's channel has room for every buffer of the pool; it fails only when the pool is gone.
+            let _ = self.home.try_send(buf);
+        }
+    }
+}
+
+/// A finished frame; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Frame<M: Space = Host>(Arc<Sealed<M>>);
+
+static NO_META: std::sync::LazyLock<Meta> = std::sync::LazyLock::new(Meta::default);
+
+impl<M: Space> Frame<M> {
+    /// Where its octets lie.
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+    /// What is known of it.
+    pub fn meta(&self) -> &Meta {
+        self.0.buf.as_ref().map_or(&NO_META, |(_, meta)| meta)
+    }
+}
+
+impl<M: CpuAccess> Frame<M> {
+    /// All its octets; see [`Layout::planes`].
+    pub fn octets(&self) -> &[u8] {
+        self.0.buf.as_ref().map_or(&[], |(region, _)| region.as_slice())
+    }
+    /// One row of a plane, without padding; empty when there is no such row.
+    pub fn row(&self, plane: usize, row: usize) -> &[u8] {
+        let Some(p) = self.layout().planes.get(plane) else { return &[] };
+        if row >= p.rows {
+            return &[];
+        }
+        let at = p.offset + row * p.stride;
+        self.octets().get(at..at + p.row_octets).unwrap_or_default()
+    }
+}
+
+/// A fixed number of frames of one layout.
+#[derive(Debug)]
+pub struct FramePool<M: Space> {
+    idle: Receiver<(Region<M>, Meta)>,
+    home: SyncSender<(Region<M>, Meta)>,
+    layout: Arc<Layout>,
+}
+
+impl FramePool<Host> {
+    /// `frames` frames in ordinary memory.
+    pub fn host(layout: Layout, frames: usize) -> Result<Self> {
+        Self::new(layout, (0..frames).map(|_| ()), |size, ()| Region::host(size))
+    }
+}
+
+impl<M: Space> FramePool<M> {
+    /// One frame for each item of `frames`, allocated by `allocate(octets, item)`.
+    pub fn new<T>(
+        layout: Layout,
+        frames: impl ExactSizeIterator<Item = T>,
+        mut allocate: impl FnMut(usize, T) -> Result<Region<M>>,
+    ) -> Result<Self> {
+        let (home, idle) = sync_channel(frames.len().max(1));
+        for item in frames {
+            let region = allocate(layout.size, item)?;
+            // The channel has room for all of them.
+            let _ = home.try_send((region, Meta::default()));
+        }
+        Ok(FramePool { idle, home, layout: Arc::new(layout) })
+    }
+    /// An idle frame, or none when all are in use. Its octets are those of an older frame.
+    pub fn take(&self) -> Option<FrameBuf<M>> {
+        let (region, mut meta) = self.idle.try_recv().ok()?;
+        let mut missing = std::mem::take(&mut meta.missing);
+        missing.clear();
+        let meta = Meta { missing, ..Meta::default() };
+        Some(FrameBuf { region, layout: self.layout.clone(), meta, home: self.home.clone() })
+    }
+    /// Where the octets of its frames lie.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+}

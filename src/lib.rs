@@ -1,0 +1,65 @@
+//! gdmedia receives SMPTE ST 2110: an SDP goes in, frames come out, and every lost packet is counted and located.
+//!
+//! # The way of a packet
+//!
+//! ```text
+//! SDP text --gdmedia_sdp--> Flow --rx--> ring of slots --depacketise--> Plan --kernel--> Frame --> sink
+//!                                 socket   (mem, ring)    (pure)                (frame)     gst, y4m, raw, png
+//!                                 pcap
+//!                                 tap, fault around any of them
+//! ```
+//!
+//! [`depacketise`] decides which octets belong where and never touches sockets or memory; its product is a
+//! [`plan::Plan`], a plain array. A [`kernel`] executes it: it moves the octets from the ring into the frame and
+//! unpacks them on the way. Every backend and every kernel differ only in who executes the array.
+//!
+//! # Ten words
+//!
+//! *flow* (what the SDP names), *leg* (one path of ST 2022-7), *ring* (received packets in memory), *slot* (one
+//! packet's place in it), *lease* (the right to read some slots), *octet* (position in a packet, counted from its RTP
+//! header), *placement* (octets of a slot that belong at an octet of a frame), *plan* (placements, frame openings and
+//! closings of one poll), *kernel* (executes placements), *frame*, *sink*.
+//!
+//! # Modules, lowest first
+//!
+//! | module | knows |
+//! | --- | --- |
+//! | [`error`], [`stats`], [`time`], [`format`](mod@format), [`plan`] | plain values |
+//! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
+//! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
+//! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
+//! | [`rx`] | receivers: socket, capture; tap and fault around them |
+//! | [`kernel`] | scalar law, SSSE3, AVX2 |
+//! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
+//! | [`sink`], [`send`] | where frames go; where test streams come from |
+//!
+//! # Features
+//!
+//! | feature | adds | needs |
+//! | --- | --- | --- |
+//! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
+#![deny(unsafe_code)]
+
+pub mod depacketise;
+pub mod error;
+pub mod format;
+pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod kernel;
+pub mod mem;
+pub mod packetise;
+pub mod pipeline;
+pub mod plan;
+pub mod ring;
+pub mod rx;
+pub mod send;
+pub mod sink;
+pub mod stats;
+pub mod time;
+pub mod track;
+pub mod wire;
+pub mod worker;
+
+pub use error::{Error, Kind};
+pub use gdmedia_sdp as sdp;

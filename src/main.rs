@@ -1,0 +1,8 @@
+//! The `gdmedia` program.
+#![deny(unsafe_code)]
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

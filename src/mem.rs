@@ -1,0 +1,171 @@
+//! Memory and who may touch it: the space is part of the type.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Kind, Result};
+use std::any::Any;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// A memory space.
+pub trait Space: Send + Sync + 'static {
+    /// Where the head plane of a ring in this space lies: always readable by the CPU.
+    type Head: CpuAccess;
+}
+
+/// A space that the CPU reads and writes.
+pub trait CpuAccess: Space {}
+
+/// Ordinary memory.
+#[derive(Debug)]
+pub enum Host {}
+impl Space for Host {
+    type Head = Host;
+}
+impl CpuAccess for Host {}
+
+/// A piece of memory in one space, with the owner that keeps it alive.
+pub struct Region<M: Space> {
+    start: NonNull<u8>,
+    len: usize,
+    _owner: Box<dyn Any + Send + Sync>,
+    _space: PhantomData<M>,
+}
+
+// SAFETY: the region owns its memory (through `_owner`); shared access only reads, exclusive access is by `&mut`.
+unsafe impl<M: Space> Send for Region<M> {}
+// SAFETY: as above.
+unsafe impl<M: Space> Sync for Region<M> {}
+
+impl<M: Space> Region<M> {
+    /// Octets.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+    /// No octets.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// First octet; dereferencing it is the business of the space.
+    pub const fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+    /// First octet, for writing.
+    pub const fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+    /// Memory that somebody else allocated.
+    ///
+    /// # Safety
+    /// `start .. start + len` belongs to space `M`, is initialised, stays valid while `owner` lives and is touched by
+    /// nobody else (DMA and the kernel's receive calls excepted, on the terms of the ring that it becomes part of).
+    pub unsafe fn from_owner(start: NonNull<u8>, len: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
+        Region { start, len, _owner: owner, _space: PhantomData }
+    }
+}
+
+impl<M: CpuAccess> Region<M> {
+    /// For reading.
+    #[inline]
+    pub const fn as_slice(&self) -> &[u8] {
+        // SAFETY: the region owns `len` initialised octets at `start`; `M` is readable by the CPU.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+    /// For writing.
+    #[inline]
+    pub const fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<M: Space> std::fmt::Debug for Region<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({} octets at {:p})", self.len, self.start)
+    }
+}
+
+impl Region<Host> {
+    /// Zeroed pages, every one of them touched (no page fault later), in huge pages where the kernel gives them.
+    pub fn host(len: usize) -> Result<Self> {
+        let map = Map::new(len.max(1))?;
+        let start = map.start;
+        // SAFETY: `map` owns at least `len` zeroed octets at `start` and moves into the region.
+        Ok(unsafe { Region::from_owner(start, len, Box::new(map)) })
+    }
+}
+
+/// An anonymous mapping.
+struct Map {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for Map {}
+// SAFETY: as above; `Map` itself never reads or writes it after `new`.
+unsafe impl Sync for Map {}
+
+const HUGE: usize = 2 << 20;
+
+impl Map {
+    fn new(len: usize) -> Result<Self> {
+        let refused = || {
+            Error::new(Kind::Unavailable, format!("no memory for {} MiB", len.div_ceil(1 << 20)))
+                .because(std::io::Error::last_os_error())
+                .cure("free memory, raise the memory limit (ulimit -v, container), or receive a smaller format")
+        };
+        let len = len.checked_next_multiple_of(if len >= HUGE { HUGE } else { 4096 }).ok_or_else(refused)?;
+        // SAFETY: a new anonymous mapping; nothing else can be affected.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(refused());
+        }
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(refused)?;
+        let map = Map { start, len };
+        // SAFETY: advice on and writes to our own fresh mapping.
+        unsafe {
+            libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE);
+            for page in (0..len).step_by(4096) {
+                start.as_ptr().add(page).write_volatile(0);
+            }
+        }
+        Ok(map)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: `new` mapped exactly this range, and nobody else holds it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_memory_is_zeroed_and_writable() {
+        let mut region = Region::host(5_000_000).unwrap();
+        assert_eq!(region.len(), 5_000_000);
+        assert!(region.as_slice().iter().all(|&b| b == 0));
+        region.as_mut_slice()[4_999_999] = 7;
+        assert_eq!(region.as_slice()[4_999_999], 7);
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error_with_a_cure() {
+        let error = Region::host(usize::MAX - 4096).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.to_string().contains("cure"));
+    }
+}

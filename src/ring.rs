@@ -1,0 +1,137 @@
+//! Received packets in memory, and the right to read them.
+
+use crate::mem::{CpuAccess, Region, Space};
+use crate::time::Tai;
+
+/// One packet's place in a ring. Octets count from its RTP header: octet `n` lies in the head plane when `n < head`,
+/// else in the body plane, at `body_at + n - head`. Rings that do not split have all octets in the head plane.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// First octet in the head plane.
+    pub head_at: u32,
+    /// Octet `head` in the body plane.
+    pub body_at: u32,
+    /// Octets in the head plane; always enough for every header.
+    pub head: u16,
+    /// Octets of the packet.
+    pub octets: u16,
+    /// The leg it came by.
+    pub leg: u8,
+    /// When it came.
+    pub arrival: Tai,
+}
+
+/// Octets of a packet: in one piece, or in two where they cross from the head plane to the body plane.
+#[derive(Clone, Copy, Debug)]
+pub struct Octets<'a> {
+    /// The first piece; may be followed by up to [`SLACK`] further readable octets of no meaning.
+    pub first: &'a [u8],
+    /// How many octets of `first` are meant.
+    pub first_len: usize,
+    /// The second piece, empty when there is none.
+    pub rest: &'a [u8],
+    /// How many octets of `rest` are meant.
+    pub rest_len: usize,
+}
+
+/// Readable octets behind a run, where the plane has them, so that a kernel may load whole vectors.
+pub const SLACK: usize = 64;
+
+/// The two planes of a ring.
+#[derive(Debug)]
+pub struct SplitRing<M: Space> {
+    head: Region<M::Head>,
+    body: Option<Region<M>>,
+}
+
+impl<M: Space> SplitRing<M> {
+    /// A ring that does not split: packets lie whole in `head`.
+    pub fn whole(head: Region<M::Head>) -> Self {
+        SplitRing { head, body: None }
+    }
+    /// A ring that splits.
+    pub fn split(head: Region<M::Head>, body: Region<M>) -> Self {
+        SplitRing { head, body: Some(body) }
+    }
+    /// The octets of a packet that the CPU can read, from the RTP header on; all headers are among them.
+    /// Empty when the slot does not lie in the ring.
+    #[inline]
+    pub fn head(&self, slot: &Slot) -> &[u8] {
+        let at = slot.head_at as usize;
+        self.head.as_slice().get(at..at + usize::from(slot.head)).unwrap_or_default()
+    }
+    /// The head plane, for the receiver that fills it.
+    pub fn head_plane_mut(&mut self) -> &mut Region<M::Head> {
+        &mut self.head
+    }
+    /// The head plane.
+    pub fn head_plane(&self) -> &Region<M::Head> {
+        &self.head
+    }
+    /// The body plane, where there is one.
+    pub fn body_plane(&self) -> Option<&Region<M>> {
+        self.body.as_ref()
+    }
+    /// The body plane, for the receiver that fills it.
+    pub fn body_plane_mut(&mut self) -> Option<&mut Region<M>> {
+        self.body.as_mut()
+    }
+}
+
+impl<M: CpuAccess> SplitRing<M> {
+    /// Octets `from .. from + len` of a packet; `None` when the packet has not so many.
+    #[inline]
+    pub fn octets(&self, slot: &Slot, from: u16, len: u16) -> Option<Octets<'_>> {
+        let (from, len, head) = (usize::from(from), usize::from(len), usize::from(slot.head));
+        let end = from + len;
+        if end > usize::from(slot.octets) {
+            return None;
+        }
+        fn piece(plane: &[u8], at: usize, len: usize) -> Option<&[u8]> {
+            let end = at.checked_add(len)?;
+            if end > plane.len() {
+                return None;
+            }
+            Some(&plane[at..(end + SLACK).min(plane.len())])
+        }
+        let first_len = end.min(head).saturating_sub(from);
+        let rest_len = len - first_len;
+        let empty: &[u8] = &[];
+        let first =
+            if first_len == 0 { empty } else { piece(self.head.as_slice(), slot.head_at as usize + from, first_len)? };
+        let rest = if rest_len == 0 {
+            empty
+        } else {
+            piece(self.body.as_ref()?.as_slice(), slot.body_at as usize + from.max(head) - head, rest_len)?
+        };
+        if first_len == 0 {
+            return Some(Octets { first: rest, first_len: rest_len, rest: empty, rest_len: 0 });
+        }
+        Some(Octets { first, first_len, rest, rest_len })
+    }
+}
+
+/// The right to read some slots. Memory behind them is not reused before the lease is given back to the receiver
+/// that made it; a lease that is dropped instead keeps its memory from being reused for good.
+#[must_use = "a lease must be given back with Receiver::release"]
+#[derive(Debug)]
+pub struct Lease {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) token: u32,
+}
+
+impl Lease {
+    /// A lease; `token` means something to the receiver that makes it.
+    pub(crate) fn new(slots: Vec<Slot>, token: u32) -> Self {
+        Lease { slots, token }
+    }
+    /// The packets, in the order of their arrival.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+    /// No packet.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}

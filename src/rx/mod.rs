@@ -1,0 +1,86 @@
+//! Receivers: from a network or a capture into a ring of slots.
+
+use crate::error::Result;
+use crate::mem::Space;
+use crate::ring::{Lease, SplitRing};
+use crate::sdp::Leg;
+use crate::stats::RxCounters;
+use std::fmt;
+
+/// What every backend does.
+pub trait Receiver: Send {
+    /// Where the body plane of its ring lies.
+    type Mem: Space;
+    /// The ring that leases point into.
+    fn ring(&self) -> &SplitRing<Self::Mem>;
+    /// Takes what has arrived, at most one batch, and never waits: an empty lease means "nothing now".
+    ///
+    /// # Errors
+    /// [`RxError::End`] when nothing will come any more; [`RxError::Failed`] when the backend is broken.
+    fn poll(&mut self) -> std::result::Result<Lease, RxError>;
+    /// Gives a lease back, empty or not; leases go back in the order in which they were taken.
+    fn release(&mut self, lease: Lease);
+    /// What it is and can do.
+    fn caps(&self) -> &Caps;
+    /// Begins to receive a leg.
+    fn join(&mut self, leg: u8, what: &Leg) -> Result<()>;
+    /// What it has counted so far.
+    fn counters(&self) -> RxCounters;
+}
+
+/// What a receiver is, for people and for sizing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Such as `socket` or `pcap`.
+    pub backend: &'static str,
+    /// How it works here and why not better, one fact a line, for the start block.
+    pub notes: Vec<String>,
+    /// Packets in a lease at most.
+    pub batch: usize,
+    /// Octets that the operating system buffers for it; 0 when that means nothing.
+    pub buffer_octets: u64,
+    /// Arrival times are those of a wall clock now (a capture's are not).
+    pub live: bool,
+}
+
+/// Why a poll brought nothing.
+#[derive(Debug)]
+pub enum RxError {
+    /// End of the capture.
+    End,
+    /// The backend failed.
+    Failed(crate::Error),
+}
+
+impl fmt::Display for RxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RxError::End => f.write_str("end of input"),
+            RxError::Failed(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RxError {}
+
+impl<R: Receiver + ?Sized> Receiver for Box<R> {
+    type Mem = R::Mem;
+    fn ring(&self) -> &SplitRing<Self::Mem> {
+        (**self).ring()
+    }
+    fn poll(&mut self) -> std::result::Result<Lease, RxError> {
+        (**self).poll()
+    }
+    fn release(&mut self, lease: Lease) {
+        (**self).release(lease);
+    }
+    fn caps(&self) -> &Caps {
+        (**self).caps()
+    }
+    fn join(&mut self, leg: u8, what: &Leg) -> Result<()> {
+        (**self).join(leg, what)
+    }
+    fn counters(&self) -> RxCounters {
+        (**self).counters()
+    }
+}

@@ -1,0 +1,143 @@
+//! Counters. The hot path adds to them and does nothing else; a reader takes copies.
+
+use serde::Serialize;
+
+/// Why a datagram, or a segment in it, was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Reason {
+    /// Sent by an address that the source filter excludes.
+    Source,
+    /// RTP version is not 2.
+    Version,
+    /// Another payload type than the SDP's (RTCP too).
+    PayloadType,
+    /// A second sender on the same address and port.
+    Ssrc,
+    /// Shorter than its own headers say, or an RTP padding that does not fit.
+    Length,
+    /// Sample row data header that the standard does not allow: more than three, no whole pgroup, lengths that exceed the payload.
+    SrdHeader,
+    /// Row beyond the raster.
+    Row,
+    /// Offset that is no pgroup boundary or beyond the row.
+    Offset,
+    /// Segment that passes the row's end.
+    Segment,
+    /// Field bit set in a progressive stream.
+    Field,
+    /// Datagram larger than its slot (cut by the receiver or by a capture's snap length).
+    Truncated,
+}
+
+impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = 11;
+    /// All of them, in order.
+    pub const ALL: [Reason; Self::COUNT] = [
+        Reason::Source,
+        Reason::Version,
+        Reason::PayloadType,
+        Reason::Ssrc,
+        Reason::Length,
+        Reason::SrdHeader,
+        Reason::Row,
+        Reason::Offset,
+        Reason::Segment,
+        Reason::Field,
+        Reason::Truncated,
+    ];
+    /// Name in JSON and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Source => "source",
+            Reason::Version => "version",
+            Reason::PayloadType => "payload_type",
+            Reason::Ssrc => "ssrc",
+            Reason::Length => "length",
+            Reason::SrdHeader => "srd_header",
+            Reason::Row => "row",
+            Reason::Offset => "offset",
+            Reason::Segment => "segment",
+            Reason::Field => "field",
+            Reason::Truncated => "truncated",
+        }
+    }
+}
+
+/// Rejections by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rejected(pub [u64; Reason::COUNT]);
+
+impl Rejected {
+    /// One more.
+    #[inline]
+    pub fn add(&mut self, reason: Reason) {
+        self.0[reason as usize] += 1;
+    }
+    /// Of one reason.
+    pub const fn get(&self, reason: Reason) -> u64 {
+        self.0[reason as usize]
+    }
+    /// Of all reasons.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Serialize for Rejected {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_map(Reason::ALL.iter().map(|r| (r.name(), self.get(*r))))
+    }
+}
+
+/// What a receiver (socket, capture …) counts, before RTP is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RxCounters {
+    /// Datagrams handed over.
+    pub datagrams: u64,
+    /// UDP payload octets of these.
+    pub octets: u64,
+    /// Datagrams that the operating system dropped because the socket buffer was full: the machine's loss, not the network's.
+    pub kernel_dropped: u64,
+    /// Receive calls, to judge batching.
+    pub calls: u64,
+    /// Datagrams that came merged with others (GRO).
+    pub merged: u64,
+    /// Datagrams not handed over, by reason.
+    pub rejected: Rejected,
+}
+
+/// What the sequence says (RFC 3550, 32 bits with RFC 4175's extension): `sent = received + lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PacketCounters {
+    /// Packets of the flow that came in time, each counted once.
+    pub received: u64,
+    /// Packets that did not come in time; a `late` one stays in here.
+    pub lost: u64,
+    /// Packets that came after they had been counted as lost, or after their frame had closed.
+    pub late: u64,
+    /// Further copies of a packet.
+    pub duplicate: u64,
+    /// Packets that came after one with a higher number.
+    pub reordered: u64,
+    /// Times that the sender started anew (SSRC, sequence, timestamp).
+    pub restarts: u64,
+    /// Packets or segments that were not used, by reason.
+    pub rejected: Rejected,
+}
+
+/// What became of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FrameCounters {
+    /// With every octet.
+    pub complete: u64,
+    /// With a loss map that is not empty.
+    pub incomplete: u64,
+    /// Not whole because reception began in the middle of it.
+    pub acquiring: u64,
+    /// Whole or not, not delivered because no frame memory was free or a sink was full; apart from loss.
+    pub dropped: u64,
+    /// Octets missing in incomplete frames.
+    pub missing_octets: u64,
+}
