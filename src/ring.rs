@@ -14,8 +14,11 @@ pub struct Slot {
     pub body_at: u32,
     /// Octets in the head plane; always enough for every header.
     pub head: u16,
-    /// Octets of the packet.
+    /// Octets of the packet that are here.
     pub octets: u16,
+    /// Octets of the packet as it was on the wire: more than `octets` where a capture's snap length cut it.
+    /// Headers are checked against this one, octets are placed from the other.
+    pub wire_octets: u16,
     /// The leg it came by.
     pub leg: u8,
     /// When it came.
