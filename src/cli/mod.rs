@@ -3,6 +3,7 @@
 mod play;
 mod sdp;
 mod send;
+mod stop;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
