@@ -1,0 +1,53 @@
+# The two commands of a fresh Debian or Ubuntu: `make preview` and `make test`. Both do all the set-up.
+SHELL := /bin/bash
+CARGO ?= cargo
+# GStreamer older than 1.22, or none: the program builds without its sink and says so.
+FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo --no-default-features)
+FUZZ_SECONDS ?= 20
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help setup preview test check docs fuzz bench clean
+
+help:
+	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
+	@echo "make test      everything that CI runs"
+	@echo "make bench     the benchmark tables (see benches/RESULTS.md)"
+	@echo "make setup     install what building and testing need"
+	@echo "make fuzz      fuzz every target for FUZZ_SECONDS (now $(FUZZ_SECONDS)) each"
+
+setup:
+	@scripts/setup test
+
+preview:
+	@scripts/setup preview
+	@scripts/preview
+
+# Tests come last: the run ends with their summary.
+test: setup check docs fuzz
+	$(CARGO) test --no-default-features --locked --lib --bins --test cli_play
+	$(CARGO) test --workspace --locked $(FEATURES)
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked --no-default-features -- -D warnings
+	scripts/deny
+	scripts/layers
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked $(FEATURES)
+
+# cargo-fuzz wants compiler flags that stable hides.
+fuzz:
+	@set -e; for target in $$(sed -n 's/^name = "\(.*\)"/\1/p' fuzz/Cargo.toml | tail -n +2); do \
+	  echo "== fuzz $$target for $(FUZZ_SECONDS) s"; \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1; \
+	done
+
+bench:
+	@scripts/setup test
+	@scripts/bench
+
+clean:
+	$(CARGO) clean
+	rm -rf preview fuzz/target
