@@ -4,9 +4,9 @@ mod convert;
 
 pub use convert::{Colour, Conversion, Level, Run, RunFn};
 
-use crate::frame::FrameBuf;
+use crate::frame::{Frame, FrameBuf};
 use crate::mem::Space;
-use crate::plan::Placement;
+use crate::plan::{Missing, Placement};
 use crate::ring::{Slot, SplitRing};
 
 /// Executes placements. What it touches has been checked by the depacketiser; it checks again.
@@ -19,6 +19,21 @@ pub trait Kernel<R: Space, F: Space>: Send {
         placements: &[Placement],
         frame: &mut FrameBuf<F>,
     ) -> Result<Ticket, KernelError>;
+    /// Gives the octets of the loss map what the frame before showed there; a neutral picture when there is none.
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn conceal(
+        &mut self,
+        frame: &mut FrameBuf<F>,
+        missing: &[Missing],
+        previous: Option<&Frame<F>>,
+    ) -> Result<(), KernelError>;
+    /// Paints the octets of the loss map, so that everybody sees them.
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn paint(&mut self, frame: &mut FrameBuf<F>, missing: &[Missing]) -> Result<(), KernelError>;
     /// Has the work behind `ticket`, and all before it, been done?
     fn done(&mut self, ticket: Ticket) -> bool;
     /// Which implementation runs, for the start block: `avx2`, `scalar` …
