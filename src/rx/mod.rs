@@ -5,6 +5,7 @@ use crate::mem::Space;
 use crate::ring::{Lease, SplitRing};
 use crate::sdp::Leg;
 use crate::stats::RxCounters;
+use crate::time::Tai;
 use std::fmt;
 
 /// What every backend does.
@@ -26,6 +27,10 @@ pub trait Receiver: Send {
     fn join(&mut self, leg: u8, what: &Leg) -> Result<()>;
     /// What it has counted so far.
     fn counters(&self) -> RxCounters;
+    /// The clock that arrivals are stamped with, now; none where arrivals are those of a recording.
+    fn now(&self) -> Option<Tai> {
+        None
+    }
 }
 
 /// What a receiver is, for people and for sizing.
@@ -82,5 +87,8 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
     fn counters(&self) -> RxCounters {
         (**self).counters()
+    }
+    fn now(&self) -> Option<Tai> {
+        (**self).now()
     }
 }
