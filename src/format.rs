@@ -1,5 +1,10 @@
 //! Pictures in memory: the wire format, the output formats and where their octets lie.
 
+mod layout;
+mod names;
+
+pub use layout::Unsupported;
+
 use gdmedia_sdp::{Depth, Pgroup, Sampling, Scan, Video};
 
 /// The picture as the wire has it: rows of pgroups without gaps.
@@ -81,6 +86,18 @@ impl Output {
     /// Every output.
     pub const ALL: [Output; 7] =
         [Output::Wire, Output::Planar, Output::P010, Output::Nv12, Output::Uyvy, Output::V210, Output::Rgba];
+    /// Its word on the command line and in tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Output::Wire => "wire",
+            Output::Planar => "planar",
+            Output::P010 => "p010",
+            Output::Nv12 => "nv12",
+            Output::Uyvy => "uyvy",
+            Output::V210 => "v210",
+            Output::Rgba => "rgba",
+        }
+    }
 }
 
 /// One plane of a [`Layout`].
@@ -97,6 +114,29 @@ pub struct Plane {
 }
 
 /// Where the octets of an output frame lie.
+///
+/// | output | planes |
+/// | --- | --- |
+/// | wire | one, as [`WireFormat`] describes it, rows without gaps |
+/// | planar | Y, Cb, Cr (ICtCp: I, Ct, Cp); G, B, R; X, Y, Z; or K. 8 bits: an octet a sample; else 16 bits, little-endian, value in the low bits; 16f: the half float's bits |
+/// | P010, NV12 | Y; CbCr interleaved, half the width, half the rows |
+/// | UYVY, v210, RGBA | one |
+///
+/// Every plane begins at a multiple of 64 octets. A stride has room for what a wire row carries beyond the width
+/// (the rest of its last pgroup) and for whole blocks of the output; these pixels are padding and mean nothing.
+/// Behind the last plane lie at least 64 octets of slack.
+///
+/// # Subsampling
+///
+/// A conversion never filters: colour of 4:4:4 and 4:2:2 is decimated by taking the co-sited sample, that of the even
+/// column and, for 4:2:0 outputs, of the even row; 4:2:0 is brought to more by repetition. In an interlaced picture
+/// "even row" means within its field, and the colour rows of the two fields alternate as its rows do (row `r` of the
+/// picture is row `r / 2` of field `r % 2`; when that is even, its colour goes to colour row `(r / 4) * 2 + r % 2`).
+/// PsF is progressive in this respect.
+///
+/// # Depth
+///
+/// Fewer bits: the lowest are dropped. More bits: zeros are added below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// What came over the wire.

@@ -1,6 +1,8 @@
 //! Kernels execute placements: they move octets from a ring into a frame and unpack them on the way.
 
 mod convert;
+#[cfg(target_arch = "x86_64")]
+pub mod x86;
 
 pub use convert::{Colour, Conversion, Level, Run, RunFn};
 
