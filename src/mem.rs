@@ -114,12 +114,15 @@ impl Map {
                 .because(std::io::Error::last_os_error())
                 .cure("free memory, raise the memory limit (ulimit -v, container), or receive a smaller format")
         };
-        let len = len.checked_next_multiple_of(if len >= HUGE { HUGE } else { 4096 }).ok_or_else(refused)?;
+        let align = if len >= HUGE { HUGE } else { 4096 };
+        let len = len.checked_next_multiple_of(align).ok_or_else(refused)?;
+        // The kernel aligns to small pages only, so map more and give the ends back.
+        let mapped = len.checked_add(align - 4096).ok_or_else(refused)?;
         // SAFETY: a new anonymous mapping; nothing else can be affected.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                len,
+                mapped,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
@@ -129,7 +132,20 @@ impl Map {
         if start == libc::MAP_FAILED {
             return Err(refused());
         }
-        let start = NonNull::new(start.cast::<u8>()).ok_or_else(refused)?;
+        let start = start.cast::<u8>();
+        let before = start.align_offset(align);
+        let after = mapped - len - before;
+        // SAFETY: both ends lie in the mapping made above, outside of the part that is kept.
+        let start = unsafe {
+            if before > 0 {
+                libc::munmap(start.cast(), before);
+            }
+            if after > 0 {
+                libc::munmap(start.add(before + len).cast(), after);
+            }
+            start.add(before)
+        };
+        let start = NonNull::new(start).ok_or_else(refused)?;
         let map = Map { start, len };
         // SAFETY: advice on and writes to our own fresh mapping.
         unsafe {
@@ -160,6 +176,14 @@ mod tests {
         assert!(region.as_slice().iter().all(|&b| b == 0));
         region.as_mut_slice()[4_999_999] = 7;
         assert_eq!(region.as_slice()[4_999_999], 7);
+    }
+
+    #[test]
+    fn large_regions_begin_at_a_huge_page() {
+        for len in [HUGE, 5_000_000, 3 * HUGE] {
+            assert_eq!(Region::host(len).unwrap().as_ptr().align_offset(HUGE), 0);
+        }
+        assert_eq!(Region::host(100).unwrap().as_ptr().align_offset(4096), 0);
     }
 
     #[test]

@@ -104,6 +104,8 @@ pub struct RxCounters {
     pub calls: u64,
     /// Datagrams that came merged with others (GRO).
     pub merged: u64,
+    /// Polls that found no free memory because too many leases were out: the reader is too slow.
+    pub starved: u64,
     /// Datagrams not handed over, by reason.
     pub rejected: Rejected,
 }

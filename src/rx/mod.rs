@@ -1,5 +1,11 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
+pub mod socket;
+pub mod wait;
+
+pub use socket::Socket;
+pub use wait::Wait;
+
 use crate::error::Result;
 use crate::mem::Space;
 use crate::ring::{Lease, SplitRing};
