@@ -85,8 +85,15 @@ impl<M: Space> Drop for Sealed<M> {
 }
 
 /// A finished frame; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Frame<M: Space = Host>(Arc<Sealed<M>>);
+
+// By hand, because a derived one would ask spaces to be `Clone`.
+impl<M: Space> Clone for Frame<M> {
+    fn clone(&self) -> Self {
+        Frame(self.0.clone())
+    }
+}
 
 static NO_META: std::sync::LazyLock<Meta> = std::sync::LazyLock::new(Meta::default);
 

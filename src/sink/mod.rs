@@ -1,4 +1,22 @@
 //! Sinks: where frames go. None of them ever blocks reception: between the worker and a sink stands a bounded queue.
+//!
+//! A [`Sink`] runs on the thread of its [`SinkQueue`]. The worker offers frames to the queue; a full queue drops the
+//! frame and counts it, apart from loss. A reader of a capture that runs as fast as it can uses
+//! [`SinkQueue::offer_waiting`] instead, which loses nothing.
+//!
+//! A sink is made for one layout and one set of SDP parameters. When they change, finish it and open another.
+
+mod file;
+mod picture;
+mod queue;
+mod snapshot;
+mod verify;
+
+pub use file::{FileFormat, FileSink};
+pub use picture::to_rgb;
+pub use queue::{End, Report, SinkQueue};
+pub use snapshot::{Snapshot, write_png};
+pub use verify::{Verdict, Verify};
 
 use crate::error::Result;
 use crate::frame::Frame;
@@ -9,12 +27,31 @@ pub trait Sink<F: Space = Host>: Send {
     /// Shows, writes or sends one frame; may take its time.
     ///
     /// # Errors
-    /// The sink cannot go on: disk full, broken pipe, window closed ([`crate::Kind::Output`]).
-    fn take(&mut self, frame: &Frame<F>) -> Result<()>;
-    /// No more frames: flush, finish the file, close the window.
+    /// The sink cannot go on: disk full, broken pipe ([`crate::Kind::Output`]).
+    fn take(&mut self, frame: &Frame<F>) -> Result<Next>;
+    /// Called now and then while no frame comes, so that a closed window is noticed.
+    ///
+    /// # Errors
+    /// As for [`Sink::take`].
+    fn idle(&mut self) -> Result<Next> {
+        Ok(Next::More)
+    }
+    /// No more frames: flush, finish the file, close the window. Not called after an error or [`Next::Closed`].
+    ///
+    /// # Errors
+    /// What was taken could not be finished.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
     /// For the start block.
     fn describe(&self) -> String;
+}
+
+/// Does a sink want more frames?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Yes.
+    More,
+    /// No, and that is no failure: the window was closed, the reader of the pipe has gone. Says which.
+    Closed(String),
 }

@@ -1,0 +1,272 @@
+//! The bounded queue between the worker and a sink, and the sink's thread.
+
+use super::{Next, Sink};
+use crate::error::{Error, Kind, Result};
+use crate::frame::Frame;
+use crate::mem::{Host, Space};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a sink without frames is asked whether it is still there.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// A sink on its thread, and the frames that wait for it. At most `depth + 1` frames are held: the queue's, and the
+/// one that the sink has in hand (a sink may hold more by itself and then says so).
+///
+/// Dropping it without [`SinkQueue::finish`] abandons the frames that wait; the sink still finishes its file.
+#[derive(Debug)]
+pub struct SinkQueue<F: Space = Host> {
+    shared: Arc<Shared<F>>,
+    depth: usize,
+    description: String,
+}
+
+#[derive(Debug)]
+struct Shared<F: Space> {
+    state: Mutex<State<F>>,
+    /// Something to do for the sink.
+    work: Condvar,
+    /// Room in the queue, or the end.
+    room: Condvar,
+    ended: AtomicBool,
+    taken: AtomicU64,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State<F: Space> {
+    waiting: VecDeque<Frame<F>>,
+    closing: bool,
+    end: Option<End>,
+}
+
+/// How a sink came to its end.
+#[derive(Debug)]
+pub enum End {
+    /// It took what it was offered and finished.
+    Finished,
+    /// It wants no more, which is no failure: window closed, reader of the pipe gone. Says which.
+    Closed(String),
+    /// It failed.
+    Failed(Error),
+}
+
+/// What became of the frames that were offered to a sink.
+#[derive(Debug)]
+pub struct Report {
+    /// Frames that the sink took.
+    pub taken: u64,
+    /// Frames that it did not: the queue was full, or the sink had ended.
+    pub dropped: u64,
+    /// How it ended.
+    pub end: End,
+}
+
+impl Report {
+    /// The error, when there was one; a closed window is none.
+    ///
+    /// # Errors
+    /// The sink's failure.
+    pub fn into_result(self) -> Result<()> {
+        match self.end {
+            End::Failed(error) => Err(error),
+            End::Finished | End::Closed(_) => Ok(()),
+        }
+    }
+}
+
+impl<F: Space> SinkQueue<F> {
+    /// Starts the sink's thread. At most `depth` frames (at least one) wait for it.
+    ///
+    /// # Errors
+    /// The operating system gives no thread.
+    pub fn spawn(sink: Box<dyn Sink<F>>, depth: usize) -> Result<Self> {
+        let depth = depth.max(1);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { waiting: VecDeque::with_capacity(depth), closing: false, end: None }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            ended: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        });
+        let description = sink.describe();
+        let theirs = shared.clone();
+        std::thread::Builder::new().name("sink".into()).spawn(move || theirs.run(sink)).map_err(|e| {
+            Error::new(Kind::Unavailable, "no thread for the sink")
+                .because(e)
+                .cure("raise the limit of processes (ulimit -u)")
+        })?;
+        Ok(SinkQueue { shared, depth, description })
+    }
+
+    /// Hands a frame over, or drops and counts it when the queue is full or the sink has ended. Never waits for the
+    /// sink.
+    pub fn offer(&self, frame: Frame<F>) -> bool {
+        let mut state = self.shared.lock();
+        if state.waiting.len() >= self.depth || state.closing || state.end.is_some() {
+            drop(state);
+            self.shared.dropped.fetch_add(1, Relaxed);
+            return false;
+        }
+        state.waiting.push_back(frame);
+        drop(state);
+        self.shared.work.notify_one();
+        true
+    }
+
+    /// Hands a frame over and waits for room as long as `stop` says no and the sink lives: for sources that can wait
+    /// (a capture at full speed), never for a network.
+    pub fn offer_waiting(&self, frame: Frame<F>, stop: impl Fn() -> bool) -> bool {
+        let mut state = self.shared.lock();
+        while state.waiting.len() >= self.depth && !state.closing && state.end.is_none() && !stop() {
+            state = self.shared.room.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        self.offer(frame)
+    }
+
+    /// The sink has ended by itself: it failed or was closed; [`SinkQueue::finish`] says how.
+    pub fn ended(&self) -> bool {
+        self.shared.ended.load(Relaxed)
+    }
+    /// Frames that the sink took.
+    pub fn taken(&self) -> u64 {
+        self.shared.taken.load(Relaxed)
+    }
+    /// Frames that it did not take, because the queue was full or the sink had ended.
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Relaxed)
+    }
+    /// Frames that wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().waiting.len()
+    }
+    /// What the sink is, for the start block.
+    pub fn describe(&self) -> &str {
+        &self.description
+    }
+
+    /// Lets the sink take what waits and finish, at most for `timeout`; then leaves it alone.
+    pub fn finish(self, timeout: Duration) -> Report {
+        let shared = &self.shared;
+        let deadline = Instant::now() + timeout;
+        let mut state = shared.lock();
+        state.closing = true;
+        shared.work.notify_one();
+        while state.end.is_none() {
+            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else { break };
+            state = shared.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let end = state.end.take().unwrap_or_else(|| {
+            // Frames that nobody will take must not count against their pool.
+            let left = state.waiting.len();
+            state.waiting.clear();
+            shared.dropped.fetch_add(left as u64, Relaxed);
+            End::Failed(
+                Error::new(
+                    Kind::Output,
+                    format!(
+                        "{} did not finish within {:.1} s after {} frames",
+                        self.description,
+                        timeout.as_secs_f64(),
+                        shared.taken.load(Relaxed)
+                    ),
+                )
+                .cure("look for a disk, a pipe or a GStreamer element that stands still"),
+            )
+        });
+        drop(state);
+        Report { taken: self.taken(), dropped: self.dropped(), end }
+    }
+}
+
+impl<F: Space> Drop for SinkQueue<F> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closing = true;
+        if state.end.is_none() {
+            let left = state.waiting.len();
+            state.waiting.clear();
+            self.shared.dropped.fetch_add(left as u64, Relaxed);
+        }
+        drop(state);
+        self.shared.work.notify_one();
+    }
+}
+
+impl<F: Space> Shared<F> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
+        // The state is whole at every instant, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mut sink: Box<dyn Sink<F>>) {
+        let in_hand = Cell::new(false);
+        let end = catch_unwind(AssertUnwindSafe(|| {
+            let end = self.serve(sink.as_mut(), &in_hand);
+            // A sink's own drop may take its time (a pipeline going down): it belongs to its end.
+            drop(sink);
+            end
+        }))
+        .unwrap_or_else(|_| End::Failed(Error::new(Kind::Internal, "the sink's thread panicked")));
+        let mut state = self.lock();
+        let left = state.waiting.len() + usize::from(in_hand.get());
+        state.waiting.clear();
+        self.dropped.fetch_add(left as u64, Relaxed);
+        state.end = Some(end);
+        drop(state);
+        self.ended.store(true, Relaxed);
+        self.room.notify_all();
+    }
+
+    /// `in_hand`: a frame is with the sink, and nobody has counted it yet.
+    fn serve(&self, sink: &mut dyn Sink<F>, in_hand: &Cell<bool>) -> End {
+        loop {
+            let next = match self.next() {
+                Work::Frame(frame) => {
+                    in_hand.set(true);
+                    let next = sink.take(&frame);
+                    if matches!(next, Ok(Next::More)) {
+                        in_hand.set(false);
+                        self.taken.fetch_add(1, Relaxed);
+                    }
+                    next
+                }
+                Work::Idle => sink.idle(),
+                Work::Finish => return sink.finish().map_or_else(End::Failed, |()| End::Finished),
+            };
+            match next {
+                Ok(Next::More) => {}
+                Ok(Next::Closed(why)) => return End::Closed(why),
+                Err(error) => return End::Failed(error),
+            }
+        }
+    }
+
+    fn next(&self) -> Work<F> {
+        let mut state = self.lock();
+        if state.waiting.is_empty() && !state.closing {
+            state = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        match state.waiting.pop_front() {
+            Some(frame) => {
+                drop(state);
+                self.room.notify_all();
+                Work::Frame(frame)
+            }
+            None if state.closing => Work::Finish,
+            None => Work::Idle,
+        }
+    }
+}
+
+enum Work<F: Space> {
+    Frame(Frame<F>),
+    Idle,
+    Finish,
+}
