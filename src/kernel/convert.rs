@@ -32,6 +32,10 @@ impl Conversion {
     pub const fn output(&self) -> Output {
         self.layout.output
     }
+    /// In which way the picture will not look right, for the start block; only [`Output::Rgba`] interprets colours.
+    pub fn remark(&self) -> Option<&'static str> {
+        if self.output() == Output::Rgba { super::scalar::rgba::remark(self) } else { None }
+    }
 }
 
 /// A run of whole pgroups inside one wire row.
@@ -47,11 +51,30 @@ pub struct Run<'a> {
     pub group: u32,
 }
 
+impl Run<'_> {
+    /// The contract of [`RunFn`], for the top of every conversion. Returns the octets of the run.
+    ///
+    /// # Panics
+    /// The run does not lie in the raster, `src` does not hold it, or `memory` octets do not hold a frame.
+    #[inline]
+    pub fn check(&self, conversion: &Conversion, memory: usize) -> usize {
+        let wire = conversion.wire();
+        assert!(memory >= conversion.layout.size, "memory holds a frame");
+        assert!(self.row < wire.rows(), "row in the raster");
+        let end = u64::from(self.group) + u64::from(self.groups);
+        assert!(self.groups > 0 && end <= u64::from(wire.row_pgroups()), "groups in the row");
+        let octets = self.groups as usize * wire.pgroup.octets as usize;
+        assert!(self.src.len() >= octets, "source holds the run");
+        octets
+    }
+}
+
 /// Converts a run into a frame's memory (all of [`Layout::size`]).
 ///
 /// Contract: `run` lies in the raster (`row < rows()`, `group + groups <= row_pgroups()`) and `src` holds it; the
-/// function asserts this at its top and writes the pixels of the run and nothing else, except that it may write
-/// beyond the last pixel of a row into that row's own padding (`row_octets .. stride`).
+/// function asserts this at its top ([`Run::check`]) and writes the pixels of the run and nothing else, except that it
+/// may write beyond the last pixel of a row into that row's own padding (`row_octets .. stride`; in UYVY and v210 also
+/// what the last block holds beyond the width). In v210 the two unused bits of every word that it touches become zero.
 pub type RunFn = fn(&Conversion, Run<'_>, &mut [u8]);
 
 /// Instruction sets, in rising order.
