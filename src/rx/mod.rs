@@ -1,8 +1,10 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
+pub mod fault;
 pub mod socket;
 pub mod wait;
 
+pub use fault::{Fault, FaultPlan};
 pub use socket::Socket;
 pub use wait::Wait;
 
