@@ -112,16 +112,19 @@ impl Paint {
     /// Magenta, the rarest colour of pictures; white where there is no colour.
     pub fn mark(conversion: &Conversion) -> Self {
         let wire = conversion.wire();
-        let samples: [u16; 3] = match (wire.sampling, wire.depth) {
-            // Half floats: 1.0 and 0.0; 0.593, 0.285, 0.970; 0.285, 0.386, 0.454.
-            (Sampling::Rgb, Depth::F16) => [0, 0x3c00, 0x3c00],
-            (Sampling::Key, Depth::F16) => [0x3c00; 3],
-            (Sampling::Xyz, Depth::F16) => [0x38be, 0x348f, 0x3bc3],
-            (_, Depth::F16) => [0x348f, 0x362d, 0x3744],
-            (Sampling::Rgb, _) => [16, 235, 235],
-            (Sampling::Key, _) => [235; 3],
-            (Sampling::Xyz, _) => [151, 73, 247],
-            _ => [78, 214, 230],
+        let ictcp = matches!(wire.sampling, Sampling::ICtCp444 | Sampling::ICtCp422 | Sampling::ICtCp420);
+        let samples: [u16; 3] = match (wire.sampling, wire.depth == Depth::F16) {
+            // Half floats: 1 and 0; XYZ 0.593, 0.285, 0.970; ICtCp 0.45, 0.5, 0.35; Y'CbCr 0.285, 0.386, 0.454.
+            (Sampling::Rgb, true) => [0, 0x3c00, 0x3c00],
+            (Sampling::Key, true) => [0x3c00; 3],
+            (Sampling::Xyz, true) => [0x38be, 0x348f, 0x3bc3],
+            (_, true) if ictcp => [0x3733, 0x3800, 0x359a],
+            (_, true) => [0x348f, 0x362d, 0x3744],
+            (Sampling::Rgb, false) => [16, 235, 235],
+            (Sampling::Key, false) => [235; 3],
+            (Sampling::Xyz, false) => [151, 73, 247],
+            (_, false) if ictcp => [110, 240, 210],
+            (_, false) => [78, 214, 230],
         };
         let up = if wire.depth == Depth::F16 { 0 } else { wire.depth.bits() - 8 };
         Self::new(wire, samples.map(|s| s << up))
