@@ -293,7 +293,7 @@ fn buffer_note(given: usize, wanted: usize, forced: bool, options: &Options) -> 
 
 /// Which process holds UDP port `port`, as far as /proc tells.
 fn holder_of(port: u16) -> Option<String> {
-    let inodes: Vec<String> = ["/proc/net/udp", "/proc/net/udp6"]
+    let inodes: Vec<String> = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"]
         .iter()
         .filter_map(|f| std::fs::read_to_string(f).ok())
         .flat_map(|text| inodes_on_port(&text, port))
