@@ -1,10 +1,13 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
 pub mod fault;
+pub mod pcap;
 pub mod socket;
+pub mod survey;
 pub mod wait;
 
 pub use fault::{Fault, FaultPlan};
+pub use pcap::{Pace, Pcap};
 pub use socket::Socket;
 pub use wait::Wait;
 
