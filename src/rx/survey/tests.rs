@@ -53,7 +53,7 @@ fn video_in_blocks_with_two_segments_and_zero_fill() {
     // 4:2:2 10 bit, 8 pixels (20 octets) a row, 25 octets a packet: 20 and 5 of the next row, then 15 and zeros.
     let packet = |k: u16| {
         let row = 2 * (k / 2);
-        let srds: &[srd::Srd] = if k % 2 == 0 {
+        let srds: &[srd::Srd] = if k.is_multiple_of(2) {
             &[
                 srd::Srd { length: 20, field: false, row, offset: 0 },
                 srd::Srd { length: 5, field: false, row: row + 1, offset: 0 },
