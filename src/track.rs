@@ -1,1 +1,520 @@
-//! To be filled.
+//! The sequence of one flow: which packet is new, reordered, a copy, late, or the first of a sender that started anew.
+//!
+//! Numbers are 32 bits long (RFC 4175, extended sequence number). Senders that leave the extension at zero, or move it a
+//! little before or after the wrap of the low half, are followed by their low 16 bits (RFC 3550, A.1).
+//!
+//! RFC 3550 suspects a jump of 3000 packets; at ST 2110-20 rates that is 3 ms. Here a jump is loss when the RTP timestamp
+//! and the arrival agree with it, else the packet is taken for the first of a new sequence *on trial*: the old state is
+//! kept, and when the old sequence goes on, the intruder was a stray.
+
+use crate::stats::{PacketCounters, Reason};
+use crate::time::Tai;
+
+/// What the headers of a packet say about its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// Extended sequence number above, RTP sequence number below.
+    pub sequence: u32,
+    /// RTP timestamp.
+    pub timestamp: u32,
+    /// When it came.
+    pub arrival: Tai,
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// With the highest number so far; those between were not seen (yet).
+    New,
+    /// After one with a higher number, and not seen before.
+    Reordered,
+    /// Seen before.
+    Duplicate,
+    /// So old that it has been counted as lost.
+    Late,
+    /// The first of a new sequence, on trial.
+    Restart {
+        /// Another trial was on; its packets were strays.
+        aborted: bool,
+    },
+    /// New in the old sequence: what came on trial were strays.
+    Returned,
+    /// Of another sender; counted, not to be used.
+    Foreign,
+}
+
+/// Packets that a window of sequence numbers holds by default: more than 10 ms of 2160p59.94, the skew of class A of
+/// ST 2022-7.
+pub const WINDOW: usize = 16_384;
+
+/// Packets of a new sequence after which it is no longer on trial.
+const CONFIRM: u32 = 64;
+/// Packets of a trial after which its sender, when the old one comes back, is known as a second sender.
+const STRANGER: u32 = 8;
+/// A jump is believed to be loss when the timestamp moved by less than this (a minute at 90 kHz).
+const MAX_OUTAGE: i32 = 60 * 90_000;
+/// No essence has more packets a tick of 90 kHz (8 million a second).
+const MAX_PER_TICK: i64 = 89;
+/// A late packet is younger than this many packets.
+const MAX_LATE: i64 = 1 << 20;
+/// How far from the wrap of the low half an extension may move.
+const WRAP_SLACK: u16 = 4096;
+
+/// One sequence that is followed.
+#[derive(Clone, Debug)]
+struct Line {
+    ssrc: u32,
+    /// The number after the highest, as the sender writes it when it goes on in order.
+    next: u32,
+    /// Highest number and the lowest of interest, unwrapped.
+    highest: u64,
+    first: u64,
+    /// Timestamp and arrival of the highest.
+    timestamp: u32,
+    arrival: Tai,
+    /// A bit for each number of the window that has been accounted for, a ring of words.
+    bits: Vec<u64>,
+}
+
+impl Line {
+    fn new(window: usize) -> Self {
+        let words = (window / 64).next_power_of_two().max(2);
+        Line { ssrc: 0, next: 0, highest: 0, first: 0, timestamp: 0, arrival: Tai(0), bits: vec![0; words] }
+    }
+
+    fn start(&mut self, s: Sighting) {
+        self.bits.fill(0);
+        self.ssrc = s.ssrc;
+        // Far from zero, so that nothing that is subtracted from it underflows.
+        self.highest = 1 << 40 | u64::from(s.sequence);
+        self.first = self.highest;
+        self.note(s);
+        self.set(self.highest);
+    }
+
+    #[inline]
+    fn note(&mut self, s: Sighting) {
+        self.next = s.sequence.wrapping_add(1);
+        self.timestamp = s.timestamp;
+        self.arrival = s.arrival;
+    }
+
+    /// Marks a number of the window; was it marked before?
+    #[inline]
+    fn set(&mut self, number: u64) -> bool {
+        let at = (number >> 6) as usize & (self.bits.len() - 1);
+        let bit = 1u64 << (number & 63);
+        let Some(word) = self.bits.get_mut(at) else { return true };
+        let was = *word & bit != 0;
+        *word |= bit;
+        was
+    }
+
+    /// The lowest number that the window holds.
+    #[inline]
+    fn floor(&self) -> u64 {
+        ((self.highest >> 6) + 1 - self.bits.len() as u64) << 6
+    }
+
+    /// Moves the window up to `number`; how many numbers left it without having been seen?
+    #[inline]
+    fn advance(&mut self, number: u64) -> u64 {
+        let (from, to) = (self.highest >> 6, number >> 6);
+        self.highest = number;
+        if from == to { 0 } else { self.turn(from, to) }
+    }
+
+    fn turn(&mut self, from: u64, to: u64) -> u64 {
+        let words = self.bits.len() as u64;
+        let mut lost = 0;
+        for word in from + 1..=to.min(from + words) {
+            // The word that leaves holds the numbers of `words` words before.
+            let at = word as usize & (self.bits.len() - 1);
+            if let Some(bits) = self.bits.get_mut(at) {
+                lost += unseen(*bits, word - words, self.first, self.highest);
+                *bits = 0;
+            }
+        }
+        // Words that were jumped over: nothing of them was ever in the window.
+        if to > from + words {
+            let (low, high) = ((from + 1) << 6, (to + 1 - words) << 6);
+            lost += high - low.max(self.first);
+        }
+        lost
+    }
+
+    /// Numbers of the window that have not been seen.
+    fn pending(&self) -> u64 {
+        let top = self.highest >> 6;
+        (top + 1 - self.bits.len() as u64..=top)
+            .map(|word| {
+                let at = word as usize & (self.bits.len() - 1);
+                unseen(self.bits.get(at).copied().unwrap_or(0), word, self.first, self.highest)
+            })
+            .sum()
+    }
+
+    /// Signed distance from the highest number to a packet's.
+    fn distance(&self, sequence: u32) -> i64 {
+        let low = i64::from((sequence as u16).wrapping_sub(self.highest as u16) as i16);
+        let extension = (sequence >> 16) as u16;
+        let expected = (self.highest.wrapping_add_signed(low) >> 16) as u16;
+        if extension == expected {
+            return low;
+        }
+        // Did not move at the wrap: never does, or will a little later.
+        let last = self.next.wrapping_sub(1);
+        if extension == (last >> 16) as u16 {
+            return low;
+        }
+        // Moved a little before the wrap.
+        let long = i64::from(sequence.wrapping_sub(self.highest as u32) as i32);
+        let near_wrap = (sequence as u16).wrapping_add(WRAP_SLACK) < 2 * WRAP_SLACK;
+        if near_wrap && low.abs() < i64::from(WRAP_SLACK) && (long - low).abs() == 1 << 16 {
+            return low;
+        }
+        long
+    }
+
+    /// Ticks from the highest packet's timestamp.
+    fn ticks(&self, timestamp: u32) -> i32 {
+        timestamp.wrapping_sub(self.timestamp) as i32
+    }
+
+    /// Does a packet `distance` numbers ahead belong to this sequence, with loss between?
+    fn goes_on(&self, s: Sighting, distance: i64) -> bool {
+        let ticks = self.ticks(s.timestamp);
+        if distance <= 0 || !(0..MAX_OUTAGE).contains(&ticks) {
+            return false;
+        }
+        if distance <= self.bits.len() as i64 * 64 {
+            return true;
+        }
+        let elapsed = s.arrival.since(self.arrival) / 1_000_000 * 90;
+        distance <= i64::from(ticks) * MAX_PER_TICK + (1 << 16) && (elapsed - i64::from(ticks)).abs() < 2 * 90_000
+    }
+}
+
+impl Line {
+    /// Does the window hold the number of a packet that is not ahead?
+    fn holds(&self, s: Sighting, distance: i64) -> bool {
+        let ticks = self.ticks(s.timestamp);
+        (-MAX_OUTAGE..=0).contains(&ticks)
+            && distance <= 0
+            && self.highest.wrapping_add_signed(distance) >= self.floor().max(self.first)
+    }
+}
+
+/// Unmarked numbers of a word of the window, as far as they lie in `first ..= highest`.
+fn unseen(bits: u64, word: u64, first: u64, highest: u64) -> u64 {
+    let base = word << 6;
+    if base + 63 < first || base > highest {
+        return 0;
+    }
+    let mut zeros = !bits;
+    if first > base {
+        zeros &= u64::MAX << (first - base);
+    }
+    if highest < base + 63 {
+        zeros &= u64::MAX >> (63 - (highest - base));
+    }
+    u64::from(zeros.count_ones())
+}
+
+/// A sender that has been recognised as not ours.
+#[derive(Clone, Copy, Debug)]
+struct Stranger {
+    ssrc: u32,
+    sequence: u32,
+    strikes: u32,
+}
+
+/// Follows the sequence of one flow and counts.
+#[derive(Clone, Debug)]
+pub struct Track {
+    line: Line,
+    /// The sequence before, while the present one is on trial.
+    before: Line,
+    /// Packets on trial; 0 when none is.
+    trial: u32,
+    /// As they were before the trial.
+    saved: PacketCounters,
+    counters: PacketCounters,
+    stranger: Option<Stranger>,
+    /// A sender that was silent for so long may be replaced by a known stranger.
+    silence_ns: i64,
+    started: bool,
+    disorder: u64,
+    /// Numbers of sequences that have ended.
+    ended: u64,
+    last: u64,
+}
+
+impl Track {
+    /// `window` numbers are remembered (rounded up to a power of two); a sender that is silent for `silence_ns` may be
+    /// replaced by one that has been recognised as a second one.
+    pub fn new(window: usize, silence_ns: u64) -> Self {
+        Track {
+            line: Line::new(window),
+            before: Line::new(window),
+            trial: 0,
+            saved: PacketCounters::default(),
+            counters: PacketCounters::default(),
+            stranger: None,
+            silence_ns: i64::try_from(silence_ns).unwrap_or(i64::MAX),
+            started: false,
+            disorder: 0,
+            ended: 0,
+            last: 0,
+        }
+    }
+
+    /// Judges a packet and counts it.
+    #[inline]
+    pub fn see(&mut self, s: Sighting) -> Verdict {
+        if s.sequence == self.line.next && s.ssrc == self.line.ssrc && self.started && self.trial == 0 {
+            let number = self.line.highest + 1;
+            self.counters.lost += self.line.advance(number);
+            self.line.note(s);
+            self.line.set(number);
+            self.counters.received += 1;
+            self.last = number;
+            return Verdict::New;
+        }
+        self.see_other(s)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn see_other(&mut self, s: Sighting) -> Verdict {
+        if !self.started {
+            self.started = true;
+            self.line.start(s);
+            self.counters.received += 1;
+            self.last = self.line.highest;
+            return Verdict::New;
+        }
+        if self.is_stranger(s) {
+            return Verdict::Foreign;
+        }
+        if self.trial > 0 {
+            // The old sequence first: when it goes on, the new one was a stray.
+            let distance = self.before.distance(s.sequence);
+            if s.ssrc == self.before.ssrc && self.before.goes_on(s, distance) {
+                self.give_up_trial();
+                return match self.follow(s) {
+                    Some(Verdict::New) => Verdict::Returned,
+                    Some(other) => other,
+                    None => self.foreign(),
+                };
+            }
+            // A straggler of the old sequence says nothing about which of the two goes on.
+            if s.ssrc == self.before.ssrc && self.before.holds(s, distance) {
+                let seen = self.before.set(self.before.highest.wrapping_add_signed(distance));
+                for c in [&mut self.counters, &mut self.saved] {
+                    c.lost += u64::from(!seen);
+                    c.late += u64::from(!seen);
+                    c.duplicate += u64::from(seen);
+                }
+                return Verdict::Late;
+            }
+        }
+        if let Some(verdict) = self.follow(s) {
+            if self.trial > 0 {
+                self.trial += 1;
+                if self.trial >= CONFIRM {
+                    self.confirm();
+                }
+            }
+            return verdict;
+        }
+        self.disorder += 1;
+        if self.trial > 1 {
+            return self.foreign();
+        }
+        let aborted = self.trial == 1;
+        if aborted {
+            self.give_up_trial();
+        }
+        std::mem::swap(&mut self.line, &mut self.before);
+        self.saved = self.counters;
+        self.trial = 1;
+        self.line.start(s);
+        self.counters.received += 1;
+        self.last = self.line.highest;
+        Verdict::Restart { aborted }
+    }
+
+    /// The verdict within the present sequence; nothing when the packet does not belong to it.
+    fn follow(&mut self, s: Sighting) -> Option<Verdict> {
+        let distance = self.line.distance(s.sequence);
+        let ticks = self.line.ticks(s.timestamp);
+        if s.ssrc != self.line.ssrc {
+            // Another source that takes over where the first one stopped.
+            if !(1..=16).contains(&distance) || !(0..=9_000).contains(&ticks) {
+                return None;
+            }
+            self.line.ssrc = s.ssrc;
+        }
+        if distance == 1 || self.line.goes_on(s, distance) {
+            let number = self.line.highest.wrapping_add_signed(distance);
+            self.counters.lost += self.line.advance(number);
+            self.line.note(s);
+            self.line.set(number);
+            self.counters.received += 1;
+            self.last = number;
+            self.disorder += u64::from(distance != 1);
+            return Some(Verdict::New);
+        }
+        // Numbers that are not higher come with times that are not later.
+        if distance > 0 || distance <= -MAX_LATE || !(-MAX_OUTAGE..=0).contains(&ticks) {
+            return None;
+        }
+        let number = self.line.highest.wrapping_add_signed(distance);
+        self.last = number;
+        if number < self.line.floor() {
+            // A copy, or late: late only while there is loss that no late packet accounts for.
+            if self.counters.late < self.counters.lost {
+                self.counters.late += 1;
+                return Some(Verdict::Late);
+            }
+            self.counters.duplicate += 1;
+            return Some(Verdict::Duplicate);
+        }
+        if self.line.set(number) {
+            self.counters.duplicate += 1;
+            return Some(Verdict::Duplicate);
+        }
+        // Reordered at the very beginning: the flow began earlier than thought.
+        self.line.first = self.line.first.min(number);
+        self.disorder += 1;
+        self.counters.received += 1;
+        self.counters.reordered += 1;
+        Some(Verdict::Reordered)
+    }
+
+    /// The packet judged last turned out to be of no use any more: its frame has closed without it.
+    pub fn too_late(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Reordered => self.counters.reordered -= 1,
+            Verdict::New | Verdict::Returned | Verdict::Restart { .. } => {}
+            Verdict::Duplicate | Verdict::Late | Verdict::Foreign => return,
+        }
+        self.counters.received -= 1;
+        self.counters.lost += 1;
+        self.counters.late += 1;
+    }
+
+    fn is_stranger(&mut self, s: Sighting) -> bool {
+        let Some(stranger) = &mut self.stranger else { return false };
+        let near = (s.sequence.wrapping_sub(stranger.sequence) as i32).unsigned_abs() < WINDOW as u32;
+        if s.ssrc != stranger.ssrc || stranger.strikes < 2 || (s.ssrc == self.line.ssrc && !near) {
+            return false;
+        }
+        if s.arrival.since(self.line.arrival) > self.silence_ns {
+            // Ours has gone: this one may have its place.
+            self.stranger = None;
+            return false;
+        }
+        stranger.sequence = s.sequence;
+        self.counters.rejected.add(Reason::Ssrc);
+        true
+    }
+
+    fn foreign(&mut self) -> Verdict {
+        self.counters.rejected.add(Reason::Ssrc);
+        Verdict::Foreign
+    }
+
+    /// The old sequence again; what came on trial is counted as another sender's.
+    fn give_up_trial(&mut self) {
+        let strikes = match self.stranger {
+            Some(known) if known.ssrc == self.line.ssrc => known.strikes,
+            _ => 0,
+        };
+        let strikes = if self.trial >= STRANGER { 2 } else { strikes + 1 };
+        self.stranger = Some(Stranger { ssrc: self.line.ssrc, sequence: self.line.next, strikes });
+        std::mem::swap(&mut self.line, &mut self.before);
+        let rejected = self.counters.rejected;
+        self.counters = PacketCounters { rejected, ..self.saved };
+        for _ in 0..self.trial {
+            self.counters.rejected.add(Reason::Ssrc);
+        }
+        self.trial = 0;
+    }
+
+    fn confirm(&mut self) {
+        self.counters.lost += self.before.pending();
+        self.counters.restarts += 1;
+        self.ended += self.before.highest - self.before.first + 1;
+        self.trial = 0;
+    }
+
+    /// No packet will come any more: what is missing is lost. Another sequence may follow.
+    pub fn finish(&mut self) {
+        match self.trial {
+            0 => {}
+            1 => self.give_up_trial(),
+            _ => self.confirm(),
+        }
+        if self.started {
+            self.counters.lost += self.line.pending();
+            self.ended += self.line.highest - self.line.first + 1;
+            self.started = false;
+            self.stranger = None;
+        }
+    }
+
+    /// Is a new sequence on trial?
+    pub fn on_trial(&self) -> bool {
+        self.trial > 0
+    }
+
+    /// What has been counted so far. Numbers that are missing count as lost once they have left the window.
+    pub fn counters(&self) -> &PacketCounters {
+        &self.counters
+    }
+
+    /// To count what else is wrong with packets of this flow.
+    pub fn counters_mut(&mut self) -> &mut PacketCounters {
+        &mut self.counters
+    }
+
+    /// The unwrapped number of the packet that was judged last.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.last
+    }
+
+    /// Grows whenever a packet that is no copy is not the next one in order.
+    #[inline]
+    pub fn disorder(&self) -> u64 {
+        self.disorder
+    }
+
+    /// Numbers that senders have used, as far as can be told: received, lost, and not yet decided.
+    pub fn sent(&self) -> u64 {
+        let before = if self.trial > 0 { self.before.highest - self.before.first + 1 } else { 0 };
+        let line = if self.started { self.line.highest - self.line.first + 1 } else { 0 };
+        self.ended + before + line
+    }
+
+    /// Numbers of which it is not decided whether they are lost.
+    pub fn undecided(&self) -> u64 {
+        let before = if self.trial > 0 { self.before.pending() } else { 0 };
+        before + if self.started { self.line.pending() } else { 0 }
+    }
+
+    /// `sent = received + lost`, whatever came.
+    ///
+    /// # Panics
+    /// When that does not hold: a fault of this module.
+    pub fn check_invariants(&self) {
+        let c = &self.counters;
+        assert_eq!(self.sent(), c.received + c.lost + self.undecided(), "{c:?}");
+        assert!(c.late <= c.lost, "{c:?}");
+        assert!(c.reordered <= c.received, "{c:?}");
+    }
+}

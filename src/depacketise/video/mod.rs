@@ -1,0 +1,564 @@
+//! ST 2110-20 packets to placements.
+//!
+//! Each packet goes: headers ([`crate::wire`]), sequence ([`crate::track`]), frame (by timestamp and field bit), rows
+//! and pgroups (`geometry`), coverage. Marker and timestamp say where frames end, the coverage when they are whole.
+
+mod coverage;
+mod frames;
+mod geometry;
+mod learn;
+
+use super::Packet;
+use crate::format::WireFormat;
+use crate::plan::{Fate, FrameEnd, MAX_OPEN, Placement, Plan, Step};
+use crate::sdp::{Ratio, Scan};
+use crate::stats::{PacketCounters, Reason};
+use crate::time::{Tai, VIDEO_CLOCK, frame_nanos, half_frame_ticks};
+use crate::track::{Sighting, Track, Verdict, WINDOW};
+use crate::wire::{rtp, srd};
+use frames::{Found, Frames, Pairing, Query};
+use geometry::Geometry;
+use learn::{Learned, Numbering, Order};
+use std::time::Duration;
+
+/// What a video depacketiser has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The picture on the wire.
+    pub format: WireFormat,
+    /// RTP payload type.
+    pub payload_type: u8,
+    /// Frames a second, where known: pairs fields and sets times.
+    pub rate: Option<Ratio>,
+    /// Packets of later frames for which an incomplete frame stays open.
+    pub reorder: u32,
+    /// Without a packet for so long, a frame closes when [`super::Depacketiser::idle`] is called.
+    pub idle: Duration,
+    /// Sequence numbers that are remembered (see [`Track`]).
+    pub window: usize,
+}
+
+impl Config {
+    /// The defaults: 256 packets, two frame times (100 ms without a rate), [`WINDOW`].
+    pub fn new(format: WireFormat, payload_type: u8, rate: Option<Ratio>) -> Self {
+        let rate = rate.filter(|r| r.num > 0 && r.den > 0);
+        let idle = rate.map_or(100_000_000, |r| 2 * frame_nanos(r));
+        Config { format, payload_type, rate, reorder: 256, idle: Duration::from_nanos(idle), window: WINDOW }
+    }
+}
+
+/// A run of packets of one sender with one clock.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    id: u32,
+    numbering: Numbering,
+    order: Order,
+    frames: u32,
+    last_closed: Option<u32>,
+    /// Rows out of range while the numbering is not known: nobody's fault if it turns out to be another one.
+    row_rejects: u64,
+}
+
+impl Epoch {
+    fn new(id: u32, two_fields: bool) -> Self {
+        let mut numbering = Numbering::default();
+        if !two_fields {
+            numbering.only_first();
+        }
+        Epoch { id, numbering, order: Order::STANDARD, frames: 0, last_closed: None, row_rejects: 0 }
+    }
+}
+
+/// The frame of the packet before, so that most packets need not look for theirs.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    timestamp: u32,
+    f: usize,
+    index: u8,
+}
+
+const NO_FRAME: u8 = u8::MAX;
+const NONE: Current = Current { timestamp: 0, f: usize::MAX, index: NO_FRAME };
+
+/// Depacketiser of one ST 2110-20 flow.
+#[derive(Debug)]
+pub struct Video {
+    config: Config,
+    geometry: Geometry,
+    pairing: Pairing,
+    track: Track,
+    frames: Frames,
+    current: Current,
+    plan: Plan,
+    /// The frame that placements since `run_start` belong to.
+    run: u8,
+    run_start: u32,
+    /// Packets looked at.
+    count: u64,
+    /// When the oldest frame expires.
+    next_expiry: u64,
+    epoch: Epoch,
+    /// The epoch before, while the present one is on trial.
+    before: Epoch,
+    epochs: u32,
+}
+
+impl Video {
+    /// A depacketiser that has seen nothing. All its memory is taken here.
+    pub fn new(config: Config) -> Self {
+        let format = config.format;
+        let geometry = Geometry::new(&format);
+        let half = config.rate.map(|r| half_frame_ticks(r, VIDEO_CLOCK));
+        let silence = config.rate.map_or(100_000_000, |r| 2 * frame_nanos(r));
+        let epoch = Epoch::new(0, geometry.two_fields);
+        let plan = Plan {
+            steps: Vec::with_capacity(1024),
+            placements: Vec::with_capacity(8192),
+            missing: Vec::with_capacity(4 * format.rows() as usize),
+        };
+        Video {
+            pairing: Pairing { two_fields: geometry.two_fields, half, second: 1 },
+            track: Track::new(config.window, silence),
+            frames: Frames::new(geometry.total()),
+            current: NONE,
+            plan,
+            run: NO_FRAME,
+            run_start: 0,
+            count: 0,
+            next_expiry: u64::MAX,
+            epoch,
+            before: epoch,
+            epochs: 1,
+            geometry,
+            config,
+        }
+    }
+
+    /// See [`super::Depacketiser::push`].
+    pub fn push<'a>(&mut self, packets: impl Iterator<Item = Packet<'a>>) -> &Plan {
+        self.plan.clear();
+        self.run_start = 0;
+        for packet in packets {
+            self.packet(packet);
+        }
+        self.flush();
+        &self.plan
+    }
+
+    /// See [`super::Depacketiser::idle`].
+    pub fn idle(&mut self, now: Tai) -> &Plan {
+        self.plan.clear();
+        self.run_start = 0;
+        let idle = i64::try_from(self.config.idle.as_nanos()).unwrap_or(i64::MAX);
+        while self.frames.oldest().is_some_and(|o| now.since(o.last_arrival) > idle || o.coverage.remaining() == 0) {
+            self.close_oldest();
+        }
+        self.settle();
+        &self.plan
+    }
+
+    /// See [`super::Depacketiser::finish`].
+    pub fn finish(&mut self) -> &Plan {
+        self.plan.clear();
+        self.run_start = 0;
+        while self.frames.oldest().is_some() {
+            self.close_oldest();
+        }
+        self.track.finish();
+        let rejects = self.epoch.row_rejects;
+        self.track.counters_mut().rejected.0[Reason::Row as usize] += rejects;
+        self.new_epoch();
+        &self.plan
+    }
+
+    /// See [`super::Depacketiser::counters`].
+    pub fn counters(&self) -> PacketCounters {
+        let mut counters = *self.track.counters();
+        counters.rejected.0[Reason::Row as usize] += self.epoch.row_rejects;
+        counters
+    }
+
+    /// The numbers of the first row of both fields (progressive: of the frame, twice), once the stream has shown them:
+    /// `[0, 0]` by the standard, others for senders that count as in the SDI raster.
+    pub fn first_rows(&self) -> Option<[u32; 2]> {
+        let rows = self.epoch.numbering.first_row;
+        let rows = if self.geometry.two_fields { rows } else { [rows[0]; 2] };
+        self.epoch.numbering.is_known().then_some(rows)
+    }
+
+    /// The sender's timestamps say that F=1 comes before F=0.
+    pub fn second_field_first(&self) -> bool {
+        self.epoch.order.second == 0
+    }
+
+    #[inline]
+    fn packet(&mut self, p: Packet<'_>) {
+        self.count += 1;
+        let (header, srds) = match self.headers(&p) {
+            Ok(headers) => headers,
+            Err(reason) => return self.track.counters_mut().rejected.add(reason),
+        };
+        let verdict = self.track.see(Sighting {
+            ssrc: header.ssrc,
+            sequence: u32::from(srds.extended) << 16 | u32::from(header.sequence),
+            timestamp: header.timestamp,
+            arrival: p.arrival,
+        });
+        if verdict != Verdict::New && !self.turn(verdict) {
+            return;
+        }
+        let f = usize::from(srds.srd[0].field && self.geometry.two_fields);
+        let index = if self.current.timestamp == header.timestamp && self.current.f == f {
+            self.current.index
+        } else {
+            match self.look_for(&header, f, u32::from(srds.srd[0].row), verdict, p.arrival) {
+                Some(index) => index,
+                None => return,
+            }
+        };
+        self.place(&p, &srds, index);
+        if header.marker {
+            self.marker(&srds, f, index, verdict);
+        }
+        if self.frames.get(index).coverage.remaining() == 0 || self.count >= self.next_expiry {
+            self.settle();
+        }
+    }
+
+    #[inline]
+    fn headers(&self, p: &Packet<'_>) -> Result<(rtp::Header, srd::Srds), Reason> {
+        let header = rtp::parse(p.head, usize::from(p.wire_octets))?;
+        if header.payload_type != self.config.payload_type {
+            return Err(Reason::PayloadType);
+        }
+        let srds = srd::parse(p.head, header.payload.clone())?;
+        Ok((header, srds))
+    }
+
+    /// Places the segments of a packet in a frame.
+    #[inline]
+    fn place(&mut self, p: &Packet<'_>, srds: &srd::Srds, index: u8) {
+        let open = self.frames.get(index);
+        open.last_arrival = p.arrival;
+        let mut at = srds.data_at;
+        let mut placed = false;
+        for segment in srds.as_slice() {
+            let src = at;
+            // The parser has checked that all lengths lie in the packet.
+            at = at.wrapping_add(segment.length);
+            let spot = match self.geometry.spot(segment) {
+                Ok(_) if segment.field != srds.srd[0].field => Err(Reason::Field),
+                Ok(_) if segment.length == 0 && srds.count > 1 => Err(Reason::SrdHeader),
+                spot => spot,
+            };
+            let spot = match spot {
+                Ok(spot) => spot,
+                Err(Reason::Row) if !self.epoch.numbering.is_known() => {
+                    self.epoch.row_rejects += 1;
+                    continue;
+                }
+                Err(reason) => {
+                    self.track.counters_mut().rejected.add(reason);
+                    continue;
+                }
+            };
+            let mut count = spot.count;
+            let mut len = segment.length;
+            if at > p.octets {
+                // Cut: whole pgroups that are present.
+                count = self.geometry.pgroups(p.octets.saturating_sub(src));
+                len = (count * self.geometry.pgroup_octets) as u16;
+            }
+            if open.coverage.fill(spot.pgroup, count) == 0 {
+                continue;
+            }
+            if self.run != index {
+                let end = self.plan.placements.len() as u32;
+                close_run(&mut self.plan.steps, self.run, self.run_start, end);
+                (self.run, self.run_start) = (index, end);
+            }
+            placed = true;
+            let dst = spot.pgroup * self.geometry.pgroup_octets;
+            self.plan.placements.push(Placement { slot: p.slot, dst, src, len });
+        }
+        open.packets += u32::from(placed);
+        if at > p.octets {
+            self.track.counters_mut().rejected.add(Reason::Truncated);
+        }
+    }
+
+    /// A packet that is not the next one: is it to be looked at further?
+    #[cold]
+    fn turn(&mut self, verdict: Verdict) -> bool {
+        match verdict {
+            Verdict::New | Verdict::Reordered | Verdict::Duplicate => true,
+            Verdict::Late | Verdict::Foreign => false,
+            Verdict::Restart { aborted } => {
+                if aborted {
+                    self.discard_epoch();
+                } else {
+                    self.before = self.epoch;
+                }
+                self.new_epoch();
+                true
+            }
+            Verdict::Returned => {
+                self.discard_epoch();
+                self.enter(self.before);
+                // Strays made it wait; it is the newest again.
+                let id = self.epoch.id;
+                let newest = self.frames.order().last().copied();
+                if let Some(open) = newest.map(|i| self.frames.get(i)).filter(|o| o.epoch == id) {
+                    open.expires = u64::MAX;
+                }
+                self.settle();
+                true
+            }
+        }
+    }
+
+    fn new_epoch(&mut self) {
+        let id = self.epochs;
+        self.epochs = self.epochs.wrapping_add(1);
+        self.enter(Epoch::new(id, self.geometry.two_fields));
+    }
+
+    fn enter(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        self.current = NONE;
+        self.geometry.first_row = epoch.numbering.first_row;
+        self.pairing.second = epoch.order.second;
+    }
+
+    /// Strays: their frames are nobody's.
+    fn discard_epoch(&mut self) {
+        let epoch = self.epoch.id;
+        while let Some(index) = self.frames.order().iter().copied().find(|i| self.frames_epoch(*i) == Some(epoch)) {
+            self.close(index, Some(Fate::Acquiring));
+        }
+    }
+
+    fn frames_epoch(&self, index: u8) -> Option<u32> {
+        self.frames.peek(index).map(|o| o.epoch)
+    }
+
+    /// The frame of a packet that is not of the same field as the one before.
+    #[cold]
+    #[inline(never)]
+    fn look_for(&mut self, h: &rtp::Header, f: usize, row: u32, verdict: Verdict, arrival: Tai) -> Option<u8> {
+        let newest = matches!(verdict, Verdict::New | Verdict::Returned | Verdict::Restart { .. });
+        if newest
+            && self.config.format.scan == Scan::Interlaced
+            && let Some(rate) = self.config.rate
+        {
+            self.epoch.order.observe(f, h.timestamp, arrival, rate);
+            self.pairing.second = self.epoch.order.second;
+        }
+        let number = self.track.number();
+        let query = Query { epoch: self.epoch.id, f, timestamp: h.timestamp, newest: newest.then_some(number) };
+        let index = match self.frames.find(query, self.pairing) {
+            Found::Open(index) => index,
+            Found::Closed { whole } => {
+                if !whole {
+                    self.track.too_late(verdict);
+                }
+                return None;
+            }
+            Found::Nowhere if verdict == Verdict::Duplicate => return None,
+            Found::Nowhere => {
+                let key = self.pairing.key(f, h.timestamp, self.config.format.scan == Scan::Psf);
+                if !newest && self.epoch.last_closed.is_some_and(|last| !frames::older(last, key)) {
+                    self.track.too_late(verdict);
+                    return None;
+                }
+                self.open(query, key, arrival)?
+            }
+        };
+        let open = self.frames.get(index);
+        if open.fields[f].is_none() {
+            open.fields[f] = Some(h.timestamp);
+            if f != self.pairing.second || !self.pairing.two_fields {
+                open.key = h.timestamp;
+            }
+            if newest {
+                let known = self.epoch.numbering.is_known();
+                self.epoch.numbering.begin(f, row, self.track.disorder());
+                if !known {
+                    self.numbering_settled();
+                }
+            }
+        }
+        self.current = Current { timestamp: h.timestamp, f, index };
+        Some(index)
+    }
+
+    fn open(&mut self, query: Query, key: u32, arrival: Tai) -> Option<u8> {
+        if self.frames.is_full() {
+            self.close_oldest();
+        }
+        let index = self.frames.begin(query, key, arrival)?;
+        let (before, after) = self.frames.neighbours(index);
+        // On trial it may be a stray: then the frame before is not over.
+        let reorder = u64::from(self.config.reorder).max(if self.track.on_trial() { 128 } else { 1 });
+        let expires = self.count + reorder;
+        if let Some(open) = before.map(|i| self.frames.get(i)) {
+            open.expires = open.expires.min(expires);
+        }
+        let joining_after = after.is_some_and(|i| self.frames.get(i).joining);
+        let first = self.epoch.frames == 0;
+        let open = self.frames.get(index);
+        if after.is_some() {
+            open.expires = expires;
+        }
+        open.joining = first || joining_after;
+        self.epoch.frames = self.epoch.frames.saturating_add(1);
+        self.flush();
+        self.plan.steps.push(Step::Open(frames::id(index)));
+        self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
+        Some(index)
+    }
+
+    /// The last packet of a frame, field or segment.
+    #[cold]
+    #[inline(never)]
+    fn marker(&mut self, srds: &srd::Srds, f: usize, index: u8, verdict: Verdict) {
+        // The next packet has another timestamp, or the same and is of another field or frame.
+        self.current = NONE;
+        if verdict == Verdict::Duplicate {
+            return;
+        }
+        let number = self.track.number();
+        self.frames.get(index).ends[f] = Some(number);
+        let Some(last) = srds.as_slice().last() else { return };
+        if verdict == Verdict::Reordered || last.length == 0 {
+            return;
+        }
+        let step = self.geometry.row_step();
+        let span = self.geometry.row_span(f);
+        let known = self.epoch.numbering.is_known();
+        let learned = self.epoch.numbering.end(f, u32::from(last.row), step, span, self.track.disorder());
+        if learned == Learned::Moved {
+            self.geometry.first_row = self.epoch.numbering.first_row;
+            self.epoch.row_rejects = 0;
+            let epoch = self.epoch.id;
+            self.frames.of_epoch(epoch).for_each(|open| open.tainted = true);
+        } else if !known {
+            self.numbering_settled();
+        }
+    }
+
+    /// When rows begin where they should, those that were out of range were wrong.
+    fn numbering_settled(&mut self) {
+        if self.epoch.numbering.is_known() {
+            let rejects = std::mem::take(&mut self.epoch.row_rejects);
+            self.track.counters_mut().rejected.0[Reason::Row as usize] += rejects;
+        }
+    }
+
+    /// Closes what is whole or has waited long enough, in order.
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self) {
+        while self.frames.oldest().is_some_and(|o| o.coverage.remaining() == 0 || o.expires <= self.count) {
+            self.close_oldest();
+        }
+        self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
+    }
+
+    fn close_oldest(&mut self) {
+        if let Some(index) = self.frames.order().first().copied() {
+            self.close(index, None);
+        }
+    }
+
+    fn close(&mut self, index: u8, fate: Option<Fate>) {
+        self.flush();
+        let first = 1 - self.pairing.second;
+        let (row_pgroups, pgroup_octets) = (self.geometry.row_pgroups, self.geometry.pgroup_octets);
+        let known = self.epoch.numbering.is_known();
+        let same_epoch = self.frames.get(index).epoch == self.epoch.id;
+        let open = self.frames.get(index);
+        let whole = open.coverage.remaining() == 0;
+        let fate = fate.unwrap_or(if open.tainted {
+            Fate::Acquiring
+        } else if whole {
+            Fate::Complete
+        } else if open.joining || (same_epoch && !known) {
+            Fate::Acquiring
+        } else {
+            Fate::Incomplete
+        });
+        let start = self.plan.missing.len() as u32;
+        open.coverage.missing(row_pgroups, pgroup_octets, &mut self.plan.missing);
+        let interlaced = self.config.format.scan == Scan::Interlaced;
+        let key = open.key;
+        let end = FrameEnd {
+            fate,
+            timestamp: key,
+            second_timestamp: if interlaced { open.fields[1 - first] } else { None },
+            first_arrival: open.first_arrival,
+            last_arrival: open.last_arrival,
+            packets: open.packets,
+            missing: start..self.plan.missing.len() as u32,
+        };
+        let tainted = open.tainted;
+        self.plan.steps.push(Step::Close(frames::id(index), end));
+        self.frames.end(index, whole);
+        if self.current.index == index {
+            self.current = NONE;
+        }
+        if same_epoch {
+            self.epoch.last_closed = Some(key);
+            if !known {
+                self.epoch.numbering.frame_closed(whole && !tainted);
+                self.numbering_settled();
+            }
+        }
+    }
+
+    /// Ends the run of placements.
+    fn flush(&mut self) {
+        let end = self.plan.placements.len() as u32;
+        close_run(&mut self.plan.steps, self.run, self.run_start, end);
+        (self.run, self.run_start) = (NO_FRAME, end);
+    }
+
+    /// See [`super::Depacketiser::check_invariants`].
+    ///
+    /// # Panics
+    /// When the state contradicts itself.
+    pub fn check_invariants(&self) {
+        self.track.check_invariants();
+        self.frames.check_invariants();
+        let frame = self.config.format.frame_octets();
+        let row = self.config.format.row_octets();
+        for p in &self.plan.placements {
+            let len = u32::from(p.len);
+            assert!(len > 0 && p.dst + len <= frame && p.dst % row + len <= row, "{p:?}");
+        }
+        let mut placed = 0;
+        for step in &self.plan.steps {
+            match step {
+                Step::Open(id) => assert!(usize::from(id.0) < MAX_OPEN),
+                Step::Place(id, range) => {
+                    assert!(usize::from(id.0) < MAX_OPEN && range.start == placed && range.end > placed);
+                    placed = range.end;
+                }
+                Step::Close(id, end) => {
+                    assert!(usize::from(id.0) < MAX_OPEN);
+                    let missing = &self.plan.missing[end.missing.start as usize..end.missing.end as usize];
+                    assert!(end.fate != Fate::Incomplete || !missing.is_empty());
+                    assert!(end.fate != Fate::Complete || missing.is_empty());
+                    assert!(missing.iter().all(|m| m.len > 0 && m.octet + m.len <= row && (m.row + 1) * row <= frame));
+                }
+            }
+        }
+        assert_eq!(placed as usize, self.plan.placements.len());
+    }
+}
+
+fn close_run(steps: &mut Vec<Step>, run: u8, start: u32, end: u32) {
+    if run != NO_FRAME && end > start {
+        steps.push(Step::Place(frames::id(run), start..end));
+    }
+}
