@@ -19,6 +19,7 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 enum Verb {
     /// Receive a flow: show, write and count it.
     Play(play::Args),

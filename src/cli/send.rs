@@ -1,14 +1,231 @@
 //! `gdmedia send`.
 
+mod choose;
+mod report;
+
 use super::stop;
+use gdmedia::error::{Error, Kind, Result};
+use gdmedia::sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Tcs};
+use gdmedia::send::file::{self, Extent};
+use gdmedia::send::live;
+use gdmedia::send::name::{self, Named};
+use gdmedia::send::schedule::Pacing;
+use gdmedia::send::socket::{Outlet, Target};
+use gdmedia::send::stream::Stream;
+use gdmedia::time::Tai;
+use gdmedia::wire::capture::PcapWriter;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// Options of the verb.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Where to: udp://ADDRESS:PORT, or a file.pcap that gets the packets with exact virtual times
+    #[arg(long, value_name = "URL|FILE.pcap")]
+    to: Option<String>,
+    /// A leg (ADDRESS:PORT); give it twice for ST 2022-7
+    #[arg(long = "leg", value_name = "ADDRESS:PORT", conflicts_with = "to")]
+    legs: Vec<String>,
+    /// Take format, addresses and the rest from an SDP
+    #[arg(long, value_name = "FILE|-|URL")]
+    sdp: Option<String>,
+    /// Which flow of the SDP, or of the capture to replay
+    #[arg(long, value_name = "N")]
+    flow: Option<usize>,
+    /// Raster, scan and rate: 1080p59.94, 1080i50, 1080psf25, 640x480p30
+    #[arg(long, value_name = "NAME", value_parser = named)]
+    format: Option<Named>,
+    /// Frames a second: 50, 59.94, 60000/1001
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<Ratio>,
+    /// Component structure, such as YCbCr-4:2:2, RGB, KEY
+    #[arg(long, value_parser = word::<Sampling>)]
+    sampling: Option<Sampling>,
+    /// Bits a sample: 8, 10, 12, 16, 16f
+    #[arg(long, value_parser = word::<Depth>)]
+    depth: Option<Depth>,
+    /// BT601, BT709, BT2020, BT2100 …
+    #[arg(long, value_parser = word::<Colorimetry>)]
+    colorimetry: Option<Colorimetry>,
+    /// Transfer characteristic: SDR, PQ, HLG …
+    #[arg(long, value_parser = word::<Tcs>)]
+    tcs: Option<Tcs>,
+    /// NARROW, FULL, FULLPROTECT
+    #[arg(long, value_parser = word::<Range>)]
+    range: Option<Range>,
+    /// Packing mode: gpm or bpm
+    #[arg(long, value_parser = packing)]
+    packing: Option<Packing>,
+    /// When packets leave: gapped, linear or burst
+    #[arg(long, value_parser = pacing)]
+    pacing: Option<Pacing>,
+    /// Level of the coloured bars in percent: 75 or 100
+    #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u32).range(1..=100))]
+    bars: u32,
+    /// Network interface, by name or own address
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Option<String>,
+    /// Multicast TTL
+    #[arg(long, default_value_t = 16)]
+    ttl: u8,
+    /// End after so many frames
+    #[arg(long, value_name = "N")]
+    frames: Option<u64>,
+    /// End after this time, such as 30s, 500ms, 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Write an SDP of the stream
+    #[arg(long, value_name = "FILE|-")]
+    write_sdp: Option<PathBuf>,
+    /// Report as one JSON object on standard error
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    fine: Fine,
+}
+
+/// For tests and for measuring.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Fine print")]
+struct Fine {
+    /// Packets that leave together
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    group: u16,
+    /// One message a packet instead of UDP_SEGMENT
+    #[arg(long)]
+    no_segment: bool,
+    /// Spin this long before a deadline, since timers wake late
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30us")]
+    spin: Duration,
+    /// Seconds from UTC to TAI
+    #[arg(long, value_name = "SECONDS", default_value_t = 37)]
+    utc_offset: u32,
+    /// Virtual time of a capture's first frame, in seconds of TAI since 1970
+    #[arg(long, value_name = "SECONDS", default_value_t = 1_700_000_037)]
+    at: u64,
+    /// Number of the first frame, as coded in the pattern
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first: u64,
+    /// Largest UDP size, with the UDP header
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(64..=8960))]
+    max_udp: Option<u32>,
+    /// Fill packets with up to so many SRD headers instead of cutting rows evenly
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
+    srds: Option<u8>,
+    /// RTP payload type
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=127))]
+    payload_type: Option<u8>,
+    /// Synchronisation source
+    #[arg(long, value_name = "N", default_value_t = 0x6764_6d31)]
+    ssrc: u32,
+    /// 32-bit sequence number of the first packet
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    sequence: u32,
+    /// Leave the extended sequence number zero, as some senders do
+    #[arg(long)]
+    extended_zero: bool,
+}
+
+/// Frames of a capture file when nobody says.
+const DEFAULT_FRAMES: u64 = 10;
 
 /// Runs the verb.
-pub fn run(_args: Args) -> gdmedia::error::Result<ExitCode> {
-    let _stop = stop::install()?;
-    Ok(ExitCode::SUCCESS)
+pub fn run(args: Args) -> Result<ExitCode> {
+    let stop = stop::install()?;
+    let plan = choose::plan(&args)?;
+    let mut stream = Stream::new(&plan.video, plan.choice)?;
+    let mut source = choose::source(&args, &plan, &stream)?;
+    if let Some(path) = &plan.file {
+        let extent = Extent {
+            start: Tai(args.fine.at.saturating_mul(1_000_000_000)),
+            frames: args.frames.or(args.duration.is_none().then_some(DEFAULT_FRAMES)),
+            duration: args.duration,
+        };
+        let routes = plan.routes(&args)?;
+        let mut out = PcapWriter::create(path)?;
+        report::start(&args, &plan, &stream, source.as_ref(), &[], None);
+        let written = file::write(&mut stream, source.as_mut(), &routes, &mut out, extent, &stop)?;
+        out.finish()?;
+        report::written(&args, path, &written);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let targets = plan.targets(&args);
+    let mut outlets = targets.into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
+    let options = live::Options {
+        frames: args.frames,
+        duration: args.duration,
+        group: args.fine.group.into(),
+        segment: !args.fine.no_segment,
+        utc_offset_s: args.fine.utc_offset,
+        spin: args.fine.spin,
+    };
+    report::start(&args, &plan, &stream, source.as_ref(), &outlets, Some(&options));
+    let (json, rate) = (args.json, stream.bits_per_second());
+    let mut slow = |r: &live::Report| report::slow(json, r);
+    let done = live::run(&mut stream, source.as_mut(), &mut outlets, &options, &stop, &mut slow)?;
+    report::end(&args, &done, &stream, rate);
+    Ok(ExitCode::from(u8::from(done.share() < live::ENOUGH)))
+}
+
+fn named(text: &str) -> std::result::Result<Named, String> {
+    name::parse(text).ok_or_else(|| "write it like 1080p59.94, 1080i50, 1080psf25, 640x480p30".into())
+}
+
+fn rate(text: &str) -> std::result::Result<Ratio, String> {
+    name::rate(text).ok_or_else(|| "write it like 50, 59.94 or 60000/1001".into())
+}
+
+fn word<T: Words>(text: &str) -> std::result::Result<T, String> {
+    text.parse().map_err(|_| {
+        let all: Vec<String> = T::all().iter().map(ToString::to_string).collect();
+        format!("one of {}", all.join(", "))
+    })
+}
+
+fn sdp_flow(_from: &str, _flow: Option<usize>) -> Result<gdmedia::sdp::Flow> {
+    Err(Error::new(Kind::Internal, "to come"))
+}
+
+/// Enumerations of the standard.
+trait Words: FromStr + std::fmt::Display + 'static {
+    fn all() -> &'static [Self];
+}
+
+macro_rules! words {
+    ($($t:ty),+) => { $(impl Words for $t { fn all() -> &'static [Self] { <$t>::ALL } })+ };
+}
+words!(Sampling, Depth, Colorimetry, Tcs, Range);
+
+fn packing(text: &str) -> std::result::Result<Packing, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "gpm" | "2110gpm" => Ok(Packing::Gpm),
+        "bpm" | "2110bpm" => Ok(Packing::Bpm),
+        _ => Err("gpm or bpm".into()),
+    }
+}
+
+fn pacing(text: &str) -> std::result::Result<Pacing, String> {
+    match text {
+        "gapped" => Ok(Pacing::Gapped),
+        "linear" => Ok(Pacing::Linear),
+        "burst" => Ok(Pacing::Burst),
+        _ => Err("gapped, linear or burst".into()),
+    }
+}
+
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("write it like 30s, 500ms, 50us, 10m, 2h".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| "write it like 30s, 500ms, 50us, 10m, 2h".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
 }

@@ -1,1 +1,27 @@
-//! To be filled.
+//! Where test streams come from: patterns, files and captures, on a schedule of ST 2110-21, to the network or to a
+//! capture file.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`pattern`] | the picture, with its number for people and for receivers |
+//! | [`source`] | frames one after the other: pattern, raw and y4m files |
+//! | [`pack`] | samples into pgroups |
+//! | [`template`], [`stream`] | the packets of a frame, prepared once |
+//! | [`schedule`] | when each of them leaves, to the nanosecond |
+//! | [`socket`], [`pace`], [`live`] | to the network, in groups, on time |
+//! | [`file`](mod@file) | to a capture file instead |
+//! | [`name`] | formats by the names that people use |
+//! | [`lateness`] | how well that went |
+
+pub mod file;
+pub mod lateness;
+pub mod live;
+pub mod name;
+pub mod pace;
+pub mod pack;
+pub mod pattern;
+pub mod schedule;
+pub mod socket;
+pub mod source;
+pub mod stream;
+pub mod template;

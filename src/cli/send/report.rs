@@ -1,0 +1,167 @@
+//! What `gdmedia send` says: a block at the start, one warning when the machine is too slow, a report at the end.
+
+use super::choose::Plan;
+use super::{Args, Outlet, Stream};
+use gdmedia::send::file::Written;
+use gdmedia::send::live::{ENOUGH, Options, Report};
+use gdmedia::send::name;
+use gdmedia::send::schedule::Pacing;
+use gdmedia::send::source::Source;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// One block: what is sent, how and where.
+pub fn start(
+    args: &Args,
+    plan: &Plan,
+    stream: &Stream,
+    source: &dyn Source,
+    outlets: &[Outlet],
+    options: Option<&Options>,
+) {
+    let video = &plan.video;
+    let format = name::name(video.width, video.height, video.scan, video.rate);
+    let legs: Vec<String> = plan.flow.legs.iter().map(|l| SocketAddr::new(l.destination, l.port).to_string()).collect();
+    let packets = stream.template.packets.len();
+    if args.json {
+        let line = json!({
+            "type": "start", "format": format, "sampling": video.sampling, "depth": video.depth, "legs": legs,
+            "packets_per_frame": packets, "packets_per_second": stream.packets_per_second().round(),
+            "bits_per_second": stream.bits_per_second().round(), "source": source.describe(),
+        });
+        eprintln!("{line}");
+        return;
+    }
+    let pacing = match plan.choice.pacing {
+        Pacing::Gapped => "gapped",
+        Pacing::Linear => "linear",
+        Pacing::Burst => "burst",
+    };
+    eprintln!(
+        "gdmedia send: {format} {} {} bit {} {}, {}",
+        video.sampling,
+        video.depth,
+        video.colorimetry,
+        video.packing,
+        source.describe()
+    );
+    if outlets.is_empty() {
+        eprintln!("  to      {} (in the capture)", legs.join(", "));
+    }
+    for outlet in outlets {
+        let from = outlet.source().map_or(String::new(), |a| format!(" from {a}"));
+        eprintln!("  to      {}{from}", outlet.target().destination);
+    }
+    eprintln!(
+        "  rate    {:.3} Gb/s, {packets} packets a frame, {:.0} a second",
+        stream.bits_per_second() / 1e9,
+        stream.packets_per_second()
+    );
+    match options {
+        None => eprintln!("  pacing  {pacing}, virtual times in TAI"),
+        Some(options) => {
+            let by = if options.segment { "UDP_SEGMENT" } else { "sendmmsg" };
+            eprintln!("  pacing  {pacing}, groups of {} by {by}", options.group);
+        }
+    }
+}
+
+/// What a capture file got.
+pub fn written(args: &Args, path: &Path, written: &Written) {
+    if args.json {
+        let frames = json!({"sent": written.frames, "skipped": 0});
+        let packets = json!({"sent": written.packets});
+        eprintln!("{}", json!({"type": "summary", "frames": frames, "packets": packets, "octets": written.octets}));
+    } else {
+        eprintln!("wrote {} frames, {} packets to {}", written.frames, written.packets, path.display());
+    }
+}
+
+/// The machine does not keep up.
+pub fn slow(json: bool, report: &Report) {
+    if json {
+        eprintln!(
+            "{}",
+            json!({"type": "warning", "code": "too-slow", "frames": counts(report), "message": verdict(report)})
+        );
+    } else {
+        eprintln!("gdmedia: {}", verdict(report));
+    }
+}
+
+/// What went out.
+pub fn end(args: &Args, report: &Report, stream: &Stream, wanted: f64) {
+    let cpu = 100.0 * report.cpu_seconds / report.seconds.max(1e-9);
+    if args.json {
+        let line = json!({
+            "type": "summary",
+            "frames": counts(report),
+            "packets": {"sent": report.packets, "dropped": report.dropped, "refused": report.refused},
+            "octets": report.octets,
+            "seconds": report.seconds,
+            "bits_per_second": report.bits_per_second().round(),
+            "wanted_bits_per_second": wanted.round(),
+            "cpu_percent": (cpu * 10.0).round() / 10.0,
+            "cpu_us_per_packet": per_packet(report),
+            "segmented": report.segmented,
+            "lateness": report.lateness,
+        });
+        eprintln!("{line}");
+        return;
+    }
+    eprintln!(
+        "sent {} frames ({} skipped), {} packets of {}, {:.3} Gb/s in {:.2} s",
+        report.frames,
+        report.skipped,
+        report.packets,
+        stream.template.packets.len() as u64 * report.frames,
+        report.bits_per_second() / 1e9,
+        report.seconds
+    );
+    let us = |share| report.lateness.permille(share) as f64 / 1000.0;
+    eprintln!(
+        "groups left late by {:.1} us (half of them at most), {:.1} us (99 %), {:.1} us (99.9 %), {:.1} us (worst)",
+        us(500),
+        us(990),
+        us(999),
+        report.lateness.max() as f64 / 1000.0
+    );
+    eprintln!("CPU {cpu:.1} % of a core, {:.2} us a packet", per_packet(report));
+    if args_segment(args) && !report.segmented {
+        eprintln!(
+            "UDP_SEGMENT does not work on this path: packets went one by one, which costs about five times the CPU"
+        );
+    }
+    if report.dropped > 0 {
+        eprintln!("{} packets were dropped here: the send buffer was full", report.dropped);
+    }
+    if report.refused > 0 {
+        eprintln!("nobody listened on the port at times ({} answers)", report.refused);
+    }
+    if report.share() < ENOUGH {
+        eprintln!("gdmedia: {}", verdict(report));
+    }
+}
+
+fn args_segment(args: &Args) -> bool {
+    !args.fine.no_segment
+}
+
+fn per_packet(report: &Report) -> f64 {
+    if report.packets == 0 { 0.0 } else { (report.cpu_seconds * 1e9 / report.packets as f64).round() / 1e3 }
+}
+
+fn counts(report: &Report) -> serde_json::Value {
+    json!({"sent": report.frames, "skipped": report.skipped})
+}
+
+fn verdict(report: &Report) -> String {
+    format!(
+        "this machine cannot send that rate: {:.0} % of the frames went out ({} sent, {} skipped)\n  \
+         cure: larger groups (--group 32), a jumbo --max-udp, a smaller format or rate, or a faster machine",
+        100.0 * report.share(),
+        report.frames,
+        report.skipped
+    )
+}
