@@ -1,1 +1,265 @@
-//! To be filled.
+//! One step of reception: take what has arrived, decide where it belongs, move it, hand on what is finished.
+
+use crate::depacketise::{Depacketiser, Packet};
+use crate::error::{Error, Kind};
+use crate::frame::{Frame, FrameBuf, FramePool};
+use crate::kernel::{Kernel, Ticket};
+use crate::mem::Space;
+use crate::plan::{Fate, FrameEnd, MAX_OPEN, Missing, Plan, Step};
+use crate::ring::{Lease, Slot};
+use crate::rx::{Receiver, RxError};
+use crate::stats::FrameCounters;
+use crate::time::{Alignment, MediaClock, Tai};
+use std::collections::VecDeque;
+
+/// What to do with a frame whose loss map is not empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Incomplete {
+    /// Missing octets show what the frame before showed there.
+    #[default]
+    Conceal,
+    /// Missing octets are painted, so that everybody sees them.
+    Show,
+    /// The frame is not delivered.
+    Drop,
+}
+
+/// Takes a finished frame, and the time on the clock of the arrivals where they are not a recording's.
+pub type Deliver<F> = Box<dyn FnMut(Frame<F>, Option<Tai>) + Send>;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Packets were taken; there may be more.
+    Busy,
+    /// Nothing has arrived.
+    Idle,
+}
+
+/// From a receiver to finished frames; see the crate's picture.
+pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
+    receiver: R,
+    depacketiser: Depacketiser,
+    assembly: Assembly<F, K>,
+    // Leases whose kernel work may still be running, oldest first.
+    held: VecDeque<(Lease, Ticket)>,
+}
+
+/// Everything behind the plan.
+struct Assembly<F: Space, K> {
+    kernel: K,
+    pool: FramePool<F>,
+    open: [Option<FrameBuf<F>>; MAX_OPEN],
+    policy: Incomplete,
+    clock: Option<MediaClock>,
+    previous: Option<Frame<F>>,
+    deliver: Deliver<F>,
+    counters: FrameCounters,
+    number: u64,
+    last_ticket: Ticket,
+}
+
+impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
+    /// `clock` relates RTP timestamps to TAI; none when the sender's run free. `deliver` gets every finished frame and
+    /// must not wait.
+    pub fn new(
+        receiver: R,
+        depacketiser: Depacketiser,
+        kernel: K,
+        pool: FramePool<F>,
+        policy: Incomplete,
+        clock: Option<MediaClock>,
+        deliver: Deliver<F>,
+    ) -> Self {
+        Pipeline {
+            receiver,
+            depacketiser,
+            assembly: Assembly {
+                kernel,
+                pool,
+                open: std::array::from_fn(|_| None),
+                policy,
+                clock,
+                previous: None,
+                deliver,
+                counters: FrameCounters::default(),
+                number: 0,
+                last_ticket: Ticket::default(),
+            },
+            held: VecDeque::with_capacity(64),
+        }
+    }
+
+    /// One batch.
+    ///
+    /// # Errors
+    /// [`RxError::End`] when the input has ended (then call [`Pipeline::finish`]), [`RxError::Failed`] when the
+    /// receiver or the kernel broke.
+    pub fn step(&mut self) -> Result<Progress, RxError> {
+        self.give_back();
+        let lease = self.receiver.poll()?;
+        if lease.is_empty() {
+            self.receiver.release(lease);
+            if let Some(now) = self.receiver.now() {
+                // Frames that wait for packets which never come; a capture's time is that of its packets.
+                let plan = self.depacketiser.idle(now);
+                self.assembly.execute(plan, &self.receiver, &[]).map_err(RxError::Failed)?;
+            }
+            return Ok(Progress::Idle);
+        }
+        let ring = self.receiver.ring();
+        let slots = lease.slots();
+        let plan = self.depacketiser.push(slots.iter().enumerate().map(|(index, slot)| Packet {
+            slot: index as u32,
+            head: ring.head(slot),
+            octets: slot.octets,
+            wire_octets: slot.wire_octets,
+            arrival: slot.arrival,
+            leg: slot.leg,
+        }));
+        let done = self.assembly.execute(plan, &self.receiver, slots);
+        self.held.push_back((lease, self.assembly.last_ticket));
+        self.give_back();
+        done.map_err(RxError::Failed)?;
+        Ok(Progress::Busy)
+    }
+
+    /// Closes what is open and hands it on.
+    ///
+    /// # Errors
+    /// The kernel broke.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let plan = self.depacketiser.finish();
+        self.assembly.execute(plan, &self.receiver, &[])?;
+        self.give_back();
+        Ok(())
+    }
+
+    /// The receiver, for its counters and notes.
+    pub fn receiver(&self) -> &R {
+        &self.receiver
+    }
+    /// The depacketiser, for its counters.
+    pub fn depacketiser(&self) -> &Depacketiser {
+        &self.depacketiser
+    }
+    /// What became of frames.
+    pub fn frames(&self) -> FrameCounters {
+        self.assembly.counters
+    }
+    /// Which kernel runs.
+    pub fn kernel_name(&self) -> &'static str {
+        self.assembly.kernel.name()
+    }
+
+    fn give_back(&mut self) {
+        while let Some((_, ticket)) = self.held.front() {
+            if !self.assembly.kernel.done(*ticket) {
+                return;
+            }
+            if let Some((lease, _)) = self.held.pop_front() {
+                self.receiver.release(lease);
+            }
+        }
+    }
+}
+
+impl<F: Space, K> Assembly<F, K> {
+    fn execute<R: Receiver>(&mut self, plan: &Plan, receiver: &R, slots: &[Slot]) -> Result<(), Error>
+    where
+        K: Kernel<R::Mem, F>,
+    {
+        let ring = receiver.ring();
+        for step in &plan.steps {
+            match step {
+                Step::Open(id) => {
+                    if let Some(place) = self.open.get_mut(usize::from(id.0)) {
+                        *place = self.pool.take();
+                    }
+                }
+                Step::Place(id, range) => {
+                    let Some(Some(frame)) = self.open.get_mut(usize::from(id.0)) else { continue };
+                    let placements = plan.placements.get(range.start as usize..range.end as usize).unwrap_or_default();
+                    self.last_ticket = self.kernel.apply(ring, slots, placements, frame).map_err(broken)?;
+                }
+                Step::Close(id, end) => {
+                    let frame = self.open.get_mut(usize::from(id.0)).and_then(Option::take);
+                    let missing = plan.missing.get(end.missing.start as usize..end.missing.end as usize);
+                    self.close(frame, end, missing.unwrap_or_default(), receiver)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close<R: Receiver>(
+        &mut self,
+        frame: Option<FrameBuf<F>>,
+        end: &FrameEnd,
+        missing: &[Missing],
+        receiver: &R,
+    ) -> Result<(), Error>
+    where
+        K: Kernel<R::Mem, F>,
+    {
+        let complete = match end.fate {
+            Fate::Complete => {
+                self.counters.complete += 1;
+                true
+            }
+            Fate::Incomplete => {
+                self.counters.incomplete += 1;
+                self.counters.missing_octets += missing.iter().map(|m| u64::from(m.len)).sum::<u64>();
+                false
+            }
+            Fate::Acquiring => {
+                self.counters.acquiring += 1;
+                if let Some(frame) = frame {
+                    frame.discard();
+                }
+                return Ok(());
+            }
+        };
+        let number = self.number;
+        self.number += 1;
+        let Some(mut frame) = frame else {
+            // The pool was empty when it opened: sinks are slower than the stream.
+            self.counters.dropped += 1;
+            return Ok(());
+        };
+        if !complete {
+            match self.policy {
+                Incomplete::Drop => {
+                    frame.discard();
+                    return Ok(());
+                }
+                Incomplete::Conceal => self.kernel.conceal(&mut frame, missing, self.previous.as_ref()),
+                Incomplete::Show => self.kernel.paint(&mut frame, missing),
+            }
+            .map_err(broken)?;
+        }
+        let media_time = self.clock.map(|clock| clock.unwrap(end.timestamp, end.first_arrival));
+        let media_time = media_time.filter(|t| Alignment::judge(t.latency_ns) == Alignment::Aligned).map(|t| t.media);
+        let meta = frame.meta_mut();
+        meta.number = number;
+        meta.complete = complete;
+        meta.timestamp = end.timestamp;
+        meta.second_timestamp = end.second_timestamp;
+        meta.media_time = media_time;
+        meta.first_arrival = end.first_arrival;
+        meta.last_arrival = end.last_arrival;
+        meta.packets = end.packets;
+        meta.missing.clear();
+        meta.missing.extend_from_slice(missing);
+        let frame = frame.seal();
+        if self.policy == Incomplete::Conceal {
+            self.previous = Some(frame.clone());
+        }
+        (self.deliver)(frame, receiver.now());
+        Ok(())
+    }
+}
+
+fn broken(error: crate::kernel::KernelError) -> Error {
+    Error::new(Kind::Unavailable, "the kernel cannot go on").because(error)
+}

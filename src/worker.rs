@@ -1,1 +1,173 @@
-//! To be filled.
+//! The thread that repeats the step: receive until nothing is left, then sleep once.
+
+use crate::error::Error;
+use crate::kernel::Kernel;
+use crate::mem::Space;
+use crate::pipeline::{Pipeline, Progress};
+use crate::rx::wait::Wait;
+use crate::rx::{Receiver, RxError};
+use crate::stats::{FrameCounters, PacketCounters, RxCounters};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Counters of one pipeline at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Of the receiver.
+    pub rx: RxCounters,
+    /// Of the sequence.
+    pub packets: PacketCounters,
+    /// Of the frames.
+    pub frames: FrameCounters,
+    /// What was learned about the sender, for people; changes seldom.
+    pub remarks: Vec<String>,
+    /// CPU time of the worker's thread, filled in at its end.
+    pub cpu: Option<Duration>,
+}
+
+/// A pipeline as a worker sees it: a step takes a whole batch, so the indirection costs nothing.
+pub trait Stepper: Send {
+    /// See [`Pipeline::step`].
+    ///
+    /// # Errors
+    /// As there.
+    fn step(&mut self) -> Result<Progress, RxError>;
+    /// See [`Pipeline::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    fn finish(&mut self) -> Result<(), Error>;
+    /// Its counters.
+    fn report(&self, into: &mut Report);
+}
+
+impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> {
+    fn step(&mut self) -> Result<Progress, RxError> {
+        Pipeline::step(self)
+    }
+    fn finish(&mut self) -> Result<(), Error> {
+        Pipeline::finish(self)
+    }
+    fn report(&self, into: &mut Report) {
+        into.rx = self.receiver().counters();
+        into.packets = self.depacketiser().counters();
+        into.frames = self.frames();
+        self.depacketiser().remarks(&mut into.remarks);
+    }
+}
+
+/// How a worker came to its end.
+#[derive(Debug)]
+pub enum Ended {
+    /// It was told to.
+    Stopped,
+    /// The input ended.
+    EndOfInput,
+    /// Something broke.
+    Failed(Error),
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub struct Worker {
+    thread: JoinHandle<Ended>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    report: Mutex<Report>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Steps between two publications while packets never cease; there is one before every sleep as well.
+const PUBLISH_EVERY: u32 = 256;
+
+impl Worker {
+    /// Starts a thread that steps `pipeline` until it ends or `stop` is set.
+    ///
+    /// # Errors
+    /// The operating system gives no thread, or refuses the core.
+    pub fn spawn(
+        mut pipeline: Box<dyn Stepper>,
+        wait: Duration,
+        core: Option<usize>,
+        stop: Arc<AtomicBool>,
+    ) -> crate::error::Result<Self> {
+        let shared = Arc::new(Shared { report: Mutex::default(), stop });
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("receive".into())
+            .spawn(move || {
+                if let Some(core) = core {
+                    if let Err(error) = crate::rx::wait::pin(core) {
+                        return Ended::Failed(error);
+                    }
+                }
+                let mut wait = Wait::new(wait);
+                let mut ended = run(pipeline.as_mut(), &mut wait, &theirs);
+                if let Err(error) = pipeline.finish() {
+                    ended = Ended::Failed(error);
+                }
+                let mut report = theirs.report.lock().unwrap_or_else(PoisonError::into_inner);
+                pipeline.report(&mut report);
+                report.cpu = thread_cpu();
+                ended
+            })
+            .map_err(|e| Error::new(crate::Kind::Unavailable, "no thread for the receiver").because(e))?;
+        Ok(Worker { thread, shared })
+    }
+
+    /// A copy of its counters, at most one sleep old.
+    pub fn report(&self) -> Report {
+        self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has it ended by itself?
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Stops it and waits for its last report.
+    pub fn join(self) -> (Ended, Report) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.join().unwrap_or_else(|_| {
+            Ended::Failed(
+                Error::new(crate::Kind::Internal, "the receiver's thread panicked").cure("please report this"),
+            )
+        });
+        let report = self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (ended, report)
+    }
+}
+
+fn run(pipeline: &mut dyn Stepper, wait: &mut Wait, shared: &Shared) -> Ended {
+    let mut steps = 0u32;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let idle = match pipeline.step() {
+            Ok(Progress::Busy) => false,
+            Ok(Progress::Idle) => true,
+            Err(RxError::End) => return Ended::EndOfInput,
+            Err(RxError::Failed(error)) => return Ended::Failed(error),
+        };
+        steps = steps.wrapping_add(1);
+        if idle || steps.is_multiple_of(PUBLISH_EVERY) {
+            // A reader may hold the lock: the next step publishes then. Reception never waits.
+            if let Ok(mut report) = shared.report.try_lock() {
+                pipeline.report(&mut report);
+            }
+        }
+        if idle {
+            wait.sleep();
+        }
+    }
+    Ended::Stopped
+}
+
+/// CPU time of the calling thread so far, from the scheduler's accounting.
+fn thread_cpu() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
+}

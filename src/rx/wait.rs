@@ -42,6 +42,28 @@ impl Wait {
     }
 }
 
+/// Keeps the calling thread on one core.
+///
+/// # Errors
+/// There is no such core, or this process may not use it.
+pub fn pin(core: usize) -> crate::error::Result<()> {
+    // SAFETY: an all-zero set is an empty one; it is a plain bit field.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let fits = core < 8 * size_of::<libc::cpu_set_t>();
+    if fits {
+        // SAFETY: `core` lies within the set.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    // SAFETY: reads `set` and changes the calling thread alone.
+    if fits && unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) } == 0 {
+        return Ok(());
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Err(crate::Error::new(crate::Kind::Usage, format!("core {core} cannot be used"))
+        .because(std::io::Error::last_os_error())
+        .cure(format!("this process may use {cores} core(s), counted from 0; see taskset -pc $$")))
+}
+
 /// The next deadline of the cadence; when that has passed (a long drain, a stall), a whole period from now.
 fn next_deadline(last: u64, period: u64, now: u64) -> u64 {
     let next = last.saturating_add(period);
