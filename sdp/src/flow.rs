@@ -130,6 +130,23 @@ pub enum Essence {
     },
 }
 
+impl Essence {
+    /// Its name, for people.
+    pub fn kind(&self) -> &str {
+        match self {
+            Essence::Video(_) => "video (ST 2110-20)",
+            Essence::CompressedVideo(_) => "compressed video (ST 2110-22)",
+            Essence::Audio(_) => "audio (ST 2110-30)",
+            Essence::Aes3(_) => "AES3 audio (ST 2110-31)",
+            Essence::Ancillary(_) => "ancillary data (ST 2110-40)",
+            Essence::FastMetadata(_) => "fast metadata (ST 2110-41)",
+            Essence::TimedText(_) => "timed text (ST 2110-43)",
+            Essence::Sdi2022_6 => "SDI over IP (ST 2022-6)",
+            Essence::Foreign { what } => what,
+        }
+    }
+}
+
 /// ST 2110-20 with its ST 2110-21 parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Video {

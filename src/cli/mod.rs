@@ -1,5 +1,6 @@
 //! The command line: one file a verb.
 
+mod load;
 mod play;
 mod sdp;
 mod send;
