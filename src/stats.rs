@@ -99,6 +99,8 @@ pub struct RxCounters {
     /// UDP payload octets of these.
     pub octets: u64,
     /// Datagrams that the operating system dropped because the socket buffer was full: the machine's loss, not the network's.
+    /// Exact for single datagrams; merged ones are reckoned from how many were merged lately, for the system counts those
+    /// that it merged as one.
     pub kernel_dropped: u64,
     /// Receive calls, to judge batching.
     pub calls: u64,

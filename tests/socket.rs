@@ -360,3 +360,18 @@ fn multicast_on_the_loopback_interface() {
     assert_eq!(collect(&mut a, 10), chain);
     assert_eq!(collect(&mut b, 10), chain, "two receivers of one group both get it");
 }
+
+#[test]
+fn dropped_chains_are_counted_too() {
+    let (mut rx, port) = receiver(LO, Options { buffer_octets: 200_000, ..Options::default() });
+    let from = sender(LO, port);
+    let chain: Vec<_> = (0..32).map(|n| datagram(n, 1260)).collect();
+    for _ in 0..100 {
+        send_segmented(&from, &chain, 1260);
+    }
+    let mut got = collect_now(&mut rx);
+    send_segmented(&from, &chain, 1260);
+    got += collect_now(&mut rx);
+    let dropped = rx.counters().kernel_dropped;
+    assert_eq!(dropped + got, 101 * 32);
+}

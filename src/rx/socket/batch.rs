@@ -181,6 +181,8 @@ pub(super) struct Sizer {
     datagrams: u32,
     octets: u64,
     chained: bool,
+    /// A window has ended.
+    judged: bool,
     /// Datagrams in a message, in the last window, times 16.
     mean16: u32,
 }
@@ -199,7 +201,7 @@ impl Sizer {
     const CALL_OCTETS: u64 = 256 << 10;
 
     pub fn new() -> Self {
-        Sizer { limit: 8, messages: 0, datagrams: 0, octets: 0, chained: false, mean16: 16 }
+        Sizer { limit: 8, messages: 0, datagrams: 0, octets: 0, chained: false, judged: false, mean16: 16 }
     }
 
     /// Messages to ask for.
@@ -211,6 +213,18 @@ impl Sizer {
     /// Datagrams in a message on average.
     pub fn mean(&self) -> f32 {
         self.mean16 as f32 / 16.0
+    }
+
+    /// Datagrams in `chains` that were dropped unseen. The kernel counts a chain once, so they are taken to have been as
+    /// long as others lately, or as the one of `now` datagrams that follows: exact for single datagrams.
+    #[inline]
+    pub fn datagrams_in(&self, chains: u32, now: u32) -> u64 {
+        let (messages, datagrams) = match (self.messages, self.judged) {
+            (0, false) => (1, now),
+            (0, true) => (16, self.mean16),
+            (messages, _) => (messages, self.datagrams),
+        };
+        (u64::from(chains) * u64::from(datagrams) + u64::from(messages) / 2) / u64::from(messages)
     }
 
     /// Takes the sums of one call; says so when the shape of the traffic has changed. Chains begin at a mean of 4 and
@@ -225,6 +239,7 @@ impl Sizer {
         }
         let mean_octets = (self.octets / u64::from(self.messages)).max(1);
         self.limit = (Self::CALL_OCTETS / mean_octets).clamp(4, MESSAGES as u64) as usize;
+        self.judged = true;
         self.mean16 = (u64::from(self.datagrams) * 16 / u64::from(self.messages)) as u32;
         (self.messages, self.datagrams, self.octets) = (0, 0, 0);
         let chained = if self.chained { self.mean16 >= 32 } else { self.mean16 >= 64 };
@@ -292,6 +307,8 @@ mod tests {
         assert_eq!(sizer.add(256, 256 * 3, 256 * 3 * 1260), None, "between 2 and 4 nothing changes");
         assert_eq!(sizer.add(256, 256, 256 * 1260), Some(Shape::Single));
         assert_eq!(sizer.add(256, 256 * 3, 256 * 3 * 1260), None, "neither the other way round");
+        assert_eq!(sizer.datagrams_in(5, 1), 15, "dropped chains were as long as others");
+        assert_eq!(Sizer::new().datagrams_in(5, 7), 35);
         assert_eq!(sizer.add(255, 255 * 64, 0), None, "a window is not judged before it is full");
     }
 }

@@ -223,13 +223,13 @@ impl LegSocket {
         if let Some(time) = message.time {
             self.arrival = Tai(time.wrapping_add_signed(tai_offset));
         }
-        if let Some(drops) = message.drops {
-            counters.kernel_dropped += u64::from(drops.wrapping_sub(self.drops));
-            self.drops = drops;
-        }
         let octets = message.octets.min(CHAIN);
         let stride = if message.stride == 0 { octets } else { message.stride.min(octets) };
         let count = if stride == 0 { 1 } else { octets.div_ceil(stride) };
+        if let Some(drops) = message.drops.filter(|d| *d != self.drops) {
+            counters.kernel_dropped += self.sizer.datagrams_in(drops.wrapping_sub(self.drops), count as u32);
+            self.drops = drops;
+        }
         if !wanted {
             counters.rejected.0[Reason::Source as usize] += count as u64;
             return;
