@@ -344,6 +344,41 @@ mod tests {
 
     proptest! {
         #[test]
+        fn no_placement_makes_it_panic(
+            wire in (prop::sample::select(Sampling::ALL), prop::sample::select(Depth::ALL), 1u32..100, 1u32..9),
+            output in prop::sample::select(&Output::ALL[..]),
+            head in 0usize..1500,
+            body in any::<(u32, u32, u16, u16)>(),
+            placements in prop::collection::vec(any::<(u8, u32, u16, u16, bool)>(), 0..40),
+        ) {
+            let (sampling, depth, width, height) = wire;
+            let Some(wire) = WireFormat::new(sampling, depth, width, height, Scan::Progressive) else { return Ok(()) };
+            let Ok(layout) = Layout::new(wire, output) else { return Ok(()) };
+            let mut k = CpuKernel::new(Conversion { layout, colour: COLOUR }, None);
+            let frames = pool(&k);
+            let mut frame = frames.take().unwrap();
+            let (ring, slot) = ring(&[0x5a; 1430], head);
+            // A slot that lies in the ring, and one that may not.
+            let (head_at, body_at, head, octets) = body;
+            let slots = [slot, Slot { head_at, body_at, head, octets, ..slot }];
+            let placements: Vec<Placement> = placements
+                .into_iter()
+                .map(|(slot, dst, src, len, near)| {
+                    let slot = u32::from(slot % 3);
+                    let placement = Placement { slot, dst, src, len };
+                    if near {
+                        let dst = dst % wire.frame_octets();
+                        Placement { dst, src: src % 1500, len: len % 1500, ..placement }
+                    } else {
+                        placement
+                    }
+                })
+                .collect();
+            k.apply(&ring, &slots, &placements, &mut frame).unwrap();
+            prop_assert!(k.refused() <= placements.len() as u64);
+        }
+
+        #[test]
         fn rows_and_groups_are_found_as_by_division(
             width in 1u32..32768,
             octets in prop::collection::vec((any::<prop::sample::Index>(), 0u16..2000), 1..50),

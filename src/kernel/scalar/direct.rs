@@ -69,13 +69,12 @@ pub fn v210_422_10(conversion: &Conversion, run: Run<'_>, frame: &mut [u8]) {
     let start = start + head * 4;
     let (blocks, rest) = rest.as_chunks::<15>();
     for (o, b) in row[start / 12 * 16..].as_chunks_mut::<16>().0.iter_mut().zip(blocks) {
-        let [b0, b1, b2] = [0, 5, 10].map(|i| pgroup(&[b[i], b[i + 1], b[i + 2], b[i + 3], b[i + 4]]).map(u128::from));
-        let word = |a: u128, b: u128, c: u128| a | b << 10 | c << 20;
-        let block = word(b0[0], b0[1], b0[2])
-            | word(b0[3], b1[0], b1[1]) << 32
-            | word(b1[2], b1[3], b2[0]) << 64
-            | word(b2[1], b2[2], b2[3]) << 96;
-        *o = block.to_le_bytes();
+        let [[a, b, c, d], [e, f, g, h], [i, j, k, l]] =
+            [0, 5, 10].map(|i| pgroup(&[b[i], b[i + 1], b[i + 2], b[i + 3], b[i + 4]]).map(u32::from));
+        let words = [a | b << 10 | c << 20, d | e << 10 | f << 20, g | h << 10 | i << 20, j | k << 10 | l << 20];
+        for (o, word) in o.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *o = word.to_le_bytes();
+        }
     }
     partly(row, start + blocks.len() * 12, rest);
 }

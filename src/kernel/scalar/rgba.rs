@@ -169,32 +169,38 @@ pub(super) fn write(conversion: &Conversion, samples: &Samples, at: At, frame: &
     let wire = conversion.wire();
     let Law { offset, matrix } = law(conversion);
     let plane = &conversion.layout.planes[0];
-    let colour_shift = match wire.sampling.subsampling() {
-        Subsampling::Full444 | Subsampling::One => 0,
-        Subsampling::Half422 | Subsampling::Quarter420 => 1,
-    };
+    let subsampled = matches!(wire.sampling.subsampling(), Subsampling::Half422 | Subsampling::Quarter420);
     let [of_first, of_others] = tables(conversion);
     let top = 16 - wire.depth.bits();
-    // What step 3 calls d.
-    let centre = |samples: &[u16; WIDE], table: Option<&Table>, offset: i16| {
-        samples.map(|s| i32::from(table.map_or(s << top >> 6, |t| t[usize::from(s)])) - i32::from(offset))
+    // Step 1 and what step 3 calls d.
+    let centre = |samples: &[u16; WIDE], table: Option<&Table>, offset: i16| match table {
+        None => samples.map(|s| ((s << top >> 6) as i16) - offset),
+        Some(table) => samples.map(|s| table[usize::from(s)] as i16 - offset),
     };
-    let d1 = centre(&samples.second, of_others, offset[1]);
-    let d2 = centre(&samples.third, of_others, offset[2]);
+    // Step 2.
+    let repeat = |d: [i16; WIDE]| if subsampled { std::array::from_fn(|x| d[x / 2]) } else { d };
+    let d1 = repeat(centre(&samples.second, of_others, offset[1]));
+    let d2 = repeat(centre(&samples.third, of_others, offset[2]));
     for (row, first) in picture_rows(wire, at.wire_row).zip(&samples.first) {
         let d0 = centre(first, of_first, offset[0]);
+        let [r, g, b] = matrix.map(|m| channel(m, &d0, &d1, &d2));
         let start = plane.offset + row * plane.stride + at.x * 4;
         let out = frame[start..start + at.pixels * 4].as_chunks_mut::<4>().0;
-        for (x, out) in out.iter_mut().enumerate() {
-            let c = x >> colour_shift;
-            let [r, g, b] = matrix.map(|m| {
-                let [m0, m1, m2] = m.map(i32::from);
-                let sum = m0 * d0[x] + m1 * d1[c] + m2 * d2[c] + (1 << 14);
-                (sum >> 15).clamp(0, 255) as u8
-            });
+        for (((out, r), g), b) in out.iter_mut().zip(r).zip(g).zip(b) {
             *out = [r, g, b, 255];
         }
     }
+}
+
+/// Step 3 for one of R, G and B.
+fn channel([m0, m1, m2]: [i16; 3], d0: &[i16; WIDE], d1: &[i16; WIDE], d2: &[i16; WIDE]) -> [u8; WIDE] {
+    let product = |a: i16, b: i16| i32::from(a) * i32::from(b);
+    let mut out = [0; WIDE];
+    for (((out, &d0), &d1), &d2) in out.iter_mut().zip(d0).zip(d1).zip(d2) {
+        let sum = product(m0, d0) + product(m1, d1) + product(m2, d2) + (1 << 14);
+        *out = (sum >> 15).clamp(0, 255) as u8;
+    }
+    out
 }
 
 /// Ten bits for every half float.

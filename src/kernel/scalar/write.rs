@@ -90,19 +90,8 @@ fn packed<const TEN: bool>(conversion: &Conversion, samples: &Samples, at: At, f
     let top = 16 - wire.depth.bits();
     for (row, first) in picture_rows(wire, at.wire_row).zip(&samples.first) {
         let mut line = [0; 2 * WIDE + 2];
-        let mut n = 0;
-        for (i, &luma) in first[..at.pixels].iter().enumerate() {
-            let x = at.x + i;
-            if x & 1 == 0 {
-                let c = if full { i } else { i / 2 };
-                line[n..n + 3].copy_from_slice(&[samples.second[c], luma, samples.third[c]]);
-                n += 3;
-            } else {
-                // After the colour of the pair; at the start of a piece it lies in the one before.
-                line[n] = luma;
-                n += 1;
-            }
-        }
+        let interleave = if full { interleave_444 } else { interleave_422 };
+        let n = interleave(at.x, &first[..at.pixels], samples, &mut line);
         let line = &mut line[..n];
         // An even column begins with its Cb, an odd one has its luma alone.
         let start = at.x * 2 + (at.x & 1);
@@ -115,6 +104,31 @@ fn packed<const TEN: bool>(conversion: &Conversion, samples: &Samples, at: At, f
             store8(&mut frame[row_start + start..], line);
         }
     }
+}
+
+/// A piece of a subsampled format begins with an even column and ends with an odd one.
+fn interleave_422(_: usize, luma: &[u16], samples: &Samples, line: &mut [u16]) -> usize {
+    let colour = samples.second.iter().zip(&samples.third);
+    for ((out, y), (&b, &r)) in line.as_chunks_mut::<4>().0.iter_mut().zip(luma.as_chunks::<2>().0).zip(colour) {
+        *out = [b, y[0], r, y[1]];
+    }
+    luma.len() * 2
+}
+
+/// Drops the colour of odd columns. Returns how many samples there are: a piece may begin with an odd column, whose
+/// colour lies in the piece before, and end with an even one, whose second luma lies in the next.
+fn interleave_444(x: usize, luma: &[u16], samples: &Samples, line: &mut [u16]) -> usize {
+    let mut n = 0;
+    for (i, &luma) in luma.iter().enumerate() {
+        if (x + i).is_multiple_of(2) {
+            line[n..n + 3].copy_from_slice(&[samples.second[i], luma, samples.third[i]]);
+            n += 3;
+        } else {
+            line[n] = luma;
+            n += 1;
+        }
+    }
+    n
 }
 
 /// Samples of 10 bits from sample `start` of a row on, three in a little-endian word, lowest first. Words that are
