@@ -4,11 +4,13 @@ pub mod fault;
 pub mod pcap;
 pub mod socket;
 pub mod survey;
+pub mod tap;
 pub mod wait;
 
 pub use fault::{Fault, FaultPlan};
 pub use pcap::{Pace, Pcap};
 pub use socket::Socket;
+pub use tap::Tap;
 pub use wait::Wait;
 
 use crate::error::Result;

@@ -215,7 +215,10 @@ impl Receiver for Pcap {
     fn poll(&mut self) -> std::result::Result<Lease, RxError> {
         self.counters.calls += 1;
         if self.stop.is_none() && !self.ended {
-            let Some((area, mut slots)) = self.free.take() else { return Ok(Lease::new(Vec::new(), NO_AREA)) };
+            let Some((area, mut slots)) = self.free.take() else {
+                self.counters.starved += 1;
+                return Ok(Lease::new(Vec::new(), NO_AREA));
+            };
             let begin = area as usize * AREA;
             let mut at = begin;
             let now = self.pacer.as_mut().map(|p| (p.clock)());

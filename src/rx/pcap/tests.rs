@@ -93,6 +93,7 @@ fn leases_that_are_out_keep_their_memory() {
         }
     }
     assert_eq!(out.len(), AREAS + 1, "and then nothing until one comes back");
+    assert_eq!(pcap.counters().starved, 1);
     let mut expected = 0u32;
     for lease in out {
         for slot in lease.slots() {
