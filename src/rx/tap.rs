@@ -170,13 +170,11 @@ where
 impl<R: Receiver> Tap<R> {
     /// Hands the current chunk to the writer; never waits, because the channel has a place for every chunk.
     fn send(&mut self) {
-        if let Some(chunk) = self.current.take_if(|c| !c.packets.is_empty()) {
-            if let Err(
-                TrySendError::Full(Message::Packets(chunk)) | TrySendError::Disconnected(Message::Packets(chunk)),
-            ) = self.full.try_send(Message::Packets(chunk))
-            {
-                self.shared.dropped.fetch_add(chunk.packets.len() as u64, Relaxed);
-            }
+        if let Some(chunk) = self.current.take_if(|c| !c.packets.is_empty())
+            && let Err(e) = self.full.try_send(Message::Packets(chunk))
+            && let TrySendError::Full(Message::Packets(chunk)) | TrySendError::Disconnected(Message::Packets(chunk)) = e
+        {
+            self.shared.dropped.fetch_add(chunk.packets.len() as u64, Relaxed);
         }
     }
     fn close(&mut self) {
