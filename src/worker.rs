@@ -101,10 +101,8 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name("receive".into())
             .spawn(move || {
-                if let Some(core) = core {
-                    if let Err(error) = crate::rx::wait::pin(core) {
-                        return Ended::Failed(error);
-                    }
+                if let Some(Err(error)) = core.map(crate::rx::wait::pin) {
+                    return Ended::Failed(error);
                 }
                 let mut wait = Wait::new(wait);
                 let mut ended = run(pipeline.as_mut(), &mut wait, &theirs);

@@ -51,3 +51,50 @@ pub fn main() -> ExitCode {
         ExitCode::from(error.kind().exit_code())
     })
 }
+
+/// A time with its unit: `500us`, `20ms`, `1.5s`, `10min`, `2h`; a bare number is in seconds.
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return Err(format!("unknown unit {unit:?}: us, ms, s, min, h or d")),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| "a number with its unit is wanted, such as 500us, 30s or 2h".to_owned())?;
+    std::time::Duration::try_from_secs_f64(number * scale).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn durations() {
+        for (text, wanted) in [
+            ("500us", Duration::from_micros(500)),
+            ("20ms", Duration::from_millis(20)),
+            ("1.5s", Duration::from_millis(1500)),
+            ("7", Duration::from_secs(7)),
+            ("2h", Duration::from_secs(7200)),
+            ("0", Duration::ZERO),
+        ] {
+            assert_eq!(duration(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "s", "-1s", "1 fortnight", "1e400", "9999999999999999999999d", "1.2.3s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,12 +1,392 @@
-//! `gdmedia play`.
+//! `gdmedia play`: receive a flow; show, write and count it.
 
+mod choose;
+mod latency;
+mod report;
+mod sinks;
+
+use self::report::{Start, Status};
+use self::sinks::Sinks;
+use super::stop;
+use clap::ValueEnum;
+use gdmedia::depacketise::{self, Depacketiser};
+use gdmedia::error::{Error, Kind, Result};
+use gdmedia::format::{Layout, Output, WireFormat};
+use gdmedia::frame::{Frame, FramePool};
+use gdmedia::kernel::{self, Colour, Conversion, CpuKernel};
+use gdmedia::mem::Host;
+use gdmedia::pipeline::{self, Deliver, Pipeline};
+use gdmedia::rx::{Receiver, fault, pcap, socket};
+use gdmedia::sdp::{Flow, MediaClock, Video};
+use gdmedia::worker::{Ended, Worker};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Options of the verb.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// SDP of the stream: a file, `-` for standard input, or an http:// address
+    #[arg(long, value_name = "FILE|-|URL")]
+    sdp: Option<String>,
+    /// The same, without the option's name
+    #[arg(value_name = "SDP", conflicts_with = "sdp")]
+    input: Option<String>,
+    /// Which flow of the SDP, by its number (`gdmedia sdp` lists them)
+    #[arg(long, value_name = "N")]
+    flow: Option<usize>,
+    /// Read packets from a capture (pcap, pcapng, gzip) instead of the network
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Pace of a capture: as fast as possible, or as it was recorded
+    #[arg(long, value_enum, default_value = "full", requires = "pcap")]
+    pace: Pace,
+    /// Network interface, by name or address, for multicast; given twice: one for each leg
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    interface: Vec<String>,
+    /// Show frames with this GStreamer fragment instead of a window
+    #[arg(long, value_name = "FRAGMENT")]
+    sink: Option<String>,
+    /// Neither window nor fragment: count, and write what --out and --snapshot say
+    #[arg(long, conflicts_with = "sink")]
+    headless: bool,
+    /// Write frames to a file or to standard output
+    #[arg(long, value_name = "FILE|-")]
+    out: Option<PathBuf>,
+    /// Container of --out; by default y4m where the name ends so, else raw
+    #[arg(long, value_enum, requires = "out")]
+    format: Option<Container>,
+    /// Layout of the frames in memory; by default what the sinks want
+    #[arg(long, value_enum, value_name = "LAYOUT")]
+    output: Option<Pixels>,
+    /// Write one frame as a PNG picture
+    #[arg(long, value_name = "FILE.png")]
+    snapshot: Option<PathBuf>,
+    /// Which frame --snapshot takes, counted from 0
+    #[arg(long, value_name = "N", requires = "snapshot", default_value_t = 0)]
+    at: u64,
+    /// With {n} in the name of the snapshot: write every Nth frame
+    #[arg(long, value_name = "N", requires = "snapshot", default_value_t = 25)]
+    every: u64,
+    /// Check the frame numbers that `gdmedia send` codes in its test pattern
+    #[arg(long)]
+    verify: bool,
+    /// What to do with frames that lack octets
+    #[arg(long, value_enum, default_value = "conceal")]
+    incomplete: IncompleteArg,
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    duration: Option<Duration>,
+    /// End after so many frames
+    #[arg(long, value_name = "N")]
+    frames: Option<u64>,
+    /// Give up when no packet has come after this time (exit code 3); 0 waits for ever
+    #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "10s")]
+    wait: Duration,
+    /// One JSON object a line on standard error instead of text
+    #[arg(long)]
+    json: bool,
+    /// Seconds between status lines
+    #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "1s")]
+    interval: Duration,
+    /// Impair reception on purpose, for example loss=1/1000,duplicate=1/500,reorder=32,seed=7
+    #[arg(long, value_name = "PLAN")]
+    fault: Option<String>,
+    /// Sleep between two drains of the socket; 0 spins (isolated core only)
+    #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "500us")]
+    sleep: Duration,
+    /// Pin the receiving thread to this core
+    #[arg(long, value_name = "N")]
+    core: Option<usize>,
+    /// Socket buffer to ask for, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    buffer: usize,
+    /// Seconds from UTC to TAI, for arrival times
+    #[arg(long, value_name = "SECONDS", default_value_t = 37)]
+    utc_offset: i32,
+    /// Conversion kernel; by default the best that this CPU has
+    #[arg(long, value_enum)]
+    kernel: Option<Level>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Pace {
+    Full,
+    Recorded,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IncompleteArg {
+    /// Missing octets show what the frame before showed there
+    Conceal,
+    /// Missing octets are painted
+    Show,
+    /// Incomplete frames are not delivered
+    Drop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pixels {
+    /// Octets as they came
+    Wire,
+    /// One plane a component
+    Planar,
+    P010,
+    Nv12,
+    Uyvy,
+    V210,
+    Rgba,
+}
+
+impl From<Pixels> for Output {
+    fn from(pixels: Pixels) -> Self {
+        match pixels {
+            Pixels::Wire => Output::Wire,
+            Pixels::Planar => Output::Planar,
+            Pixels::P010 => Output::P010,
+            Pixels::Nv12 => Output::Nv12,
+            Pixels::Uyvy => Output::Uyvy,
+            Pixels::V210 => Output::V210,
+            Pixels::Rgba => Output::Rgba,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Scalar,
+    Ssse3,
+    Avx2,
+}
+
+impl From<Level> for kernel::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Scalar => kernel::Level::Scalar,
+            Level::Ssse3 => kernel::Level::Ssse3,
+            Level::Avx2 => kernel::Level::Avx2,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Container {
+    Y4m,
+    Raw,
+}
+
+impl From<Container> for gdmedia::sink::FileFormat {
+    fn from(container: Container) -> Self {
+        match container {
+            Container::Y4m => gdmedia::sink::FileFormat::Y4m,
+            Container::Raw => gdmedia::sink::FileFormat::Raw,
+        }
+    }
+}
+
+impl From<IncompleteArg> for pipeline::Incomplete {
+    fn from(arg: IncompleteArg) -> Self {
+        match arg {
+            IncompleteArg::Conceal => pipeline::Incomplete::Conceal,
+            IncompleteArg::Show => pipeline::Incomplete::Show,
+            IncompleteArg::Drop => pipeline::Incomplete::Drop,
+        }
+    }
+}
+
+impl Args {
+    fn sdp(&self) -> Option<&str> {
+        self.sdp.as_deref().or(self.input.as_deref())
+    }
+    /// A capture at full speed can wait for its sinks, a network cannot.
+    fn lossless(&self) -> bool {
+        self.pcap.is_some() && matches!(self.pace, Pace::Full)
+    }
+}
+
+/// Frames that the pipeline itself needs: being filled, kept for concealment, in hand.
+const POOL: usize = 6;
+/// Frames that may wait for a sink.
+const QUEUE: usize = 4;
 
 /// Runs the verb.
-pub fn run(_args: Args) -> gdmedia::error::Result<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+pub fn run(args: Args) -> Result<ExitCode> {
+    let stop = stop::install()?;
+    let description = choose::description(args.sdp(), args.pcap.as_deref())?;
+    let flow = choose::flow(&description, args.flow)?;
+    let video = choose::video(flow, &description)?;
+    let wire = WireFormat::from_video(video).ok_or_else(|| choose::unsupported(video))?;
+    let output = sinks::output(&args, video, &wire);
+    let layout = Layout::new(wire, output)
+        .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
+    let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
+    let kernel = CpuKernel::new(Conversion { layout: layout.clone(), colour }, args.kernel.map(Into::into));
+    let receiver = receiver(&args, flow, video)?;
+
+    let mut sinks = sinks::build(&args, video, &layout, colour)?;
+    let start = Start::new(flow, video, receiver.caps(), &kernel, &sinks);
+    start.print(args.json);
+
+    let gate = Arc::new(Gate::new(args.frames));
+    let pipeline = Pipeline::new(
+        receiver,
+        Depacketiser::video(depacketise::Config::new(wire, flow.payload_type, video.rate)),
+        kernel,
+        FramePool::host(layout, POOL + sinks.len() * (QUEUE + 2))?,
+        args.incomplete.into(),
+        clock(flow),
+        gate.clone().deliver(sinks.offers(), stop.clone()),
+    );
+    let worker = Worker::spawn(Box::new(pipeline), args.sleep, args.core, stop.clone())?;
+    let end = watch(&args, &worker, &sinks, &gate, &stop);
+    let (ended, report) = worker.join();
+    let sunk = sinks.finish();
+    let outcome = match (end, ended) {
+        (_, Ended::Failed(error)) => Err(error),
+        (End::NoMedia, _) => Err(choose::no_media(&args, flow, &report)),
+        (end, _) => sunk.map(|()| end),
+    };
+    let end = outcome.as_ref().map_or("failed", |end| end.name());
+    report::summary(args.json, &report, &sinks, &gate, &start, end);
+    outcome.map(|_| ExitCode::SUCCESS)
+}
+
+/// How the sender's timestamps relate to TAI, unless they run free.
+fn clock(flow: &Flow) -> Option<gdmedia::time::MediaClock> {
+    match flow.media_clock {
+        // Taken modulo 2^32, as timestamps are.
+        MediaClock::Direct { offset } => {
+            Some(gdmedia::time::MediaClock { rate: flow.clock_rate, offset: offset as u32 })
+        }
+        // Not said: believed when the first frames prove it.
+        MediaClock::Unknown => Some(gdmedia::time::MediaClock { rate: flow.clock_rate, offset: 0 }),
+        MediaClock::Sender | MediaClock::Other { .. } => None,
+    }
+}
+
+fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<Mem = Host>>> {
+    let mut receiver: Box<dyn Receiver<Mem = Host>> = match &args.pcap {
+        Some(path) => {
+            let pace = match args.pace {
+                Pace::Full => pcap::Pace::Full,
+                Pace::Recorded => pcap::Pace::Recorded,
+            };
+            Box::new(pcap::Pcap::open(path, pace)?)
+        }
+        None => Box::new(socket::Socket::open(socket::Options {
+            interfaces: args.interface.clone(),
+            // The limits of ST 2110-10 count the UDP header.
+            max_octets: u16::try_from(video.max_udp.saturating_sub(8)).unwrap_or(u16::MAX),
+            buffer_octets: args.buffer << 20,
+            rate: report::bit_rate(flow, video),
+            utc_offset_s: args.utc_offset,
+            ..socket::Options::default()
+        })?),
+    };
+    for (index, leg) in (0..).zip(&flow.legs) {
+        receiver.join(index, leg)?;
+    }
+    if let Some(plan) = &args.fault {
+        receiver = Box::new(fault::Fault::new(receiver, plan.parse()?));
+    }
+    Ok(receiver)
+}
+
+/// Why the run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Frames,
+    Duration,
+    Signal,
+    Input,
+    Closed,
+    NoMedia,
+}
+
+impl End {
+    const fn name(self) -> &'static str {
+        match self {
+            End::Frames => "frames",
+            End::Duration => "duration",
+            End::Signal => "signal",
+            End::Input => "end of input",
+            End::Closed => "sink closed",
+            End::NoMedia => "no media",
+        }
+    }
+}
+
+/// Stands between the pipeline and the sinks: counts what is delivered and ends the run after `--frames`.
+struct Gate {
+    /// Frames that are delivered at most.
+    limit: u64,
+    delivered: AtomicU64,
+    reached: AtomicBool,
+    latency: latency::Latency,
+}
+
+impl Gate {
+    fn new(limit: Option<u64>) -> Self {
+        Gate {
+            limit: limit.unwrap_or(u64::MAX),
+            delivered: 0.into(),
+            reached: AtomicBool::new(limit == Some(0)),
+            latency: latency::Latency::default(),
+        }
+    }
+
+    /// What the pipeline calls with every frame.
+    fn deliver(self: Arc<Self>, offers: sinks::Offers, stop: Arc<AtomicBool>) -> Deliver<Host> {
+        Box::new(move |frame: Frame, now| {
+            let nth = self.delivered.load(Ordering::Relaxed);
+            if nth >= self.limit {
+                return;
+            }
+            if let Some(now) = now {
+                self.latency.add(now.since(frame.meta().last_arrival));
+            }
+            offers.offer(frame, || stop.load(Ordering::Relaxed));
+            self.delivered.store(nth + 1, Ordering::Relaxed);
+            if nth + 1 >= self.limit {
+                self.reached.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+}
+
+/// Waits until something ends the run; prints the status meanwhile.
+fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &AtomicBool) -> End {
+    let mut status = Status::new(args);
+    let begun = Instant::now();
+    let mut heard = false;
+    let end = loop {
+        std::thread::sleep(Duration::from_millis(20));
+        let report = worker.report();
+        if gate.reached.load(Ordering::Relaxed) {
+            break End::Frames;
+        }
+        if stop.load(Ordering::Relaxed) {
+            break End::Signal;
+        }
+        if worker.is_finished() {
+            let none = report.frames.complete + report.frames.incomplete + report.frames.acquiring == 0;
+            break if none { End::NoMedia } else { End::Input };
+        }
+        if sinks.ended() {
+            break End::Closed;
+        }
+        let elapsed = begun.elapsed();
+        heard |= report.frames.complete + report.frames.incomplete > 0;
+        if !heard && !args.wait.is_zero() && elapsed >= args.wait {
+            break End::NoMedia;
+        }
+        if args.duration.is_some_and(|d| elapsed >= d) {
+            break if heard { End::Duration } else { End::NoMedia };
+        }
+        status.tick(&report, gate, sinks);
+    };
+    status.end_line();
+    end
 }

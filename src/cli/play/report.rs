@@ -1,0 +1,329 @@
+//! What a run says: the start block, the status line, the summary; as text or as JSON.
+
+use super::sinks::Sinks;
+use super::{Args, Gate};
+use gdmedia::format::{Layout, WireFormat};
+use gdmedia::kernel::CpuKernel;
+use gdmedia::packetise::{Cut, Packetiser, Style};
+use gdmedia::rx::Caps;
+use gdmedia::sdp::{Flow, MediaClock, Packing, ReferenceClock, SenderType, SourceFilter, Video};
+use gdmedia::worker::Report;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Packets of a frame as senders usually cut them, and the bit rate with IP and UDP headers.
+pub struct Expected {
+    pub packets: Option<u32>,
+    pub bit_rate: Option<u64>,
+}
+
+/// Of a video flow.
+pub fn expected(flow: &Flow, video: &Video) -> Expected {
+    let cut = match video.packing {
+        Packing::Gpm => Cut::Even { udp: u16::try_from(video.max_udp).unwrap_or(u16::MAX) },
+        Packing::Bpm => Cut::Bpm { fill: false },
+    };
+    let packets = WireFormat::from_video(video)
+        .and_then(|wire| Packetiser::new(wire, Style::new(cut), 0))
+        .map(|p| p.packets_per_frame());
+    let octets = WireFormat::from_video(video).map(|w| u64::from(w.frame_octets()));
+    let ip = flow.legs.first().map_or(20, |leg| if leg.destination.is_ipv6() { 40 } else { 20 });
+    let bit_rate = match (packets, octets, video.rate) {
+        (Some(packets), Some(octets), Some(rate)) => {
+            let frame = (octets + u64::from(packets) * (ip + 8 + 12 + 8)) * 8;
+            Some((u128::from(frame) * u128::from(rate.num) / u128::from(rate.den)) as u64)
+        }
+        _ => None,
+    };
+    Expected { packets, bit_rate }
+}
+
+/// Bit rate for sizing buffers; 0 when the SDP has no frame rate.
+pub fn bit_rate(flow: &Flow, video: &Video) -> u64 {
+    expected(flow, video).bit_rate.unwrap_or(0)
+}
+
+/// What is said when a run starts.
+pub struct Start {
+    lines: Vec<(&'static str, String)>,
+    json: serde_json::Value,
+    begun: Instant,
+}
+
+impl Start {
+    /// Everything that was decided, and why.
+    pub fn new(flow: &Flow, video: &Video, caps: &Caps, kernel: &CpuKernel, sinks: &Sinks) -> Self {
+        let layout = &kernel.conversion().layout;
+        let remark = kernel.conversion().remark();
+        let Expected { packets, bit_rate } = expected(flow, video);
+        let mut lines = vec![("flow", picture(video)), ("name", flow.name.clone())];
+        for (n, leg) in flow.legs.iter().enumerate() {
+            let from = match &leg.sources {
+                SourceFilter::Any => "any source".to_owned(),
+                SourceFilter::Include(list) => format!("from {}", join(list)),
+                SourceFilter::Exclude(list) => format!("from all but {}", join(list)),
+            };
+            let name = leg.mid.as_deref().map(|mid| format!(" ({mid})")).unwrap_or_default();
+            lines.push(("leg", format!("{n}{name}: {} port {}, {from}", leg.destination, leg.port)));
+        }
+        lines.push(("clock", clock(flow)));
+        let rate = bit_rate.map_or_else(|| "rate unknown".into(), |b| format!("{:.3} Gb/s", b as f64 / 1e9));
+        let cut = packets.map_or_else(String::new, |n| format!(", {n} packets a frame as usually cut"));
+        lines.push(("expect", format!("{rate}{cut}")));
+        lines.push(("backend", caps.backend.to_owned()));
+        lines.extend(caps.notes.iter().map(|note| ("", note.clone())));
+        if let (Some(rate), true) = (bit_rate, caps.buffer_octets > 0) {
+            let ms = caps.buffer_octets as f64 * 8e3 / rate as f64;
+            lines.push(("buffer", format!("{} KiB, {ms:.0} ms of this stream at most", caps.buffer_octets >> 10)));
+        }
+        lines.push(("kernel", format!("{} on the CPU to {}", kernel.level().name(), layout_name(layout))));
+        lines.extend(remark.map(|r| ("", r.to_owned())));
+        if sinks.is_empty() {
+            lines.push(("sink", "none: counting only".into()));
+        }
+        lines.extend(sinks.describe().map(|s| ("sink", s.to_owned())));
+        lines.extend(sinks.notes.iter().map(|n| ("", n.clone())));
+        let json = json!({
+            "type": "start",
+            "flow": flow,
+            "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
+            "backend": caps.backend,
+            "notes": caps.notes,
+            "buffer_octets": caps.buffer_octets,
+            "kernel": kernel.level().name(),
+            "layout": layout_name(layout),
+            "remark": remark,
+            "sinks": sinks.describe().collect::<Vec<_>>(),
+        });
+        Start { lines, json, begun: Instant::now() }
+    }
+
+    /// On standard error.
+    pub fn print(&self, json: bool) {
+        if json {
+            return line(&self.json);
+        }
+        let mut text = String::new();
+        for (name, what) in self.lines.iter().filter(|(_, what)| !what.is_empty()) {
+            let _ = writeln!(text, "{name:>8}  {what}");
+        }
+        eprint!("{text}");
+    }
+}
+
+fn join<T: ToString>(list: &[T]) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A picture format as people say it.
+pub fn picture(video: &Video) -> String {
+    let rate = video.rate.map_or_else(|| "unknown rate".into(), |r| format!("{:.5} frames/s", r.as_f64()));
+    let rate = rate.replace(".00000", "");
+    let kind = video.sender_type.map(|t: SenderType| format!(", type {t}")).unwrap_or_default();
+    format!(
+        "{}x{} {} at {rate}, {} {} bit, {} {} {}, {}{kind}",
+        video.width,
+        video.height,
+        video.scan,
+        video.sampling,
+        video.depth,
+        video.colorimetry,
+        video.tcs,
+        video.range,
+        video.packing
+    )
+}
+
+fn clock(flow: &Flow) -> String {
+    let reference = flow.reference_clocks.first().map_or_else(
+        || "no reference clock".into(),
+        |clock| match clock {
+            ReferenceClock::Ptp { version, grandmaster, domain } => {
+                let master = grandmaster.as_deref().unwrap_or("traceable");
+                let domain = domain.map(|d| format!(", domain {d}")).unwrap_or_default();
+                format!("PTP {version} {master}{domain}")
+            }
+            ReferenceClock::LocalMac { mac } => format!("sender's own clock ({mac})"),
+            ReferenceClock::Other { text } => text.clone(),
+        },
+    );
+    let media = match &flow.media_clock {
+        MediaClock::Unknown => "media clock unknown".to_owned(),
+        MediaClock::Direct { offset } => format!("timestamps direct, offset {offset}"),
+        MediaClock::Sender => "timestamps run free".to_owned(),
+        MediaClock::Other { text } => text.clone(),
+    };
+    format!("{reference}; {media}")
+}
+
+fn layout_name(layout: &Layout) -> String {
+    layout.name().map_or_else(|| format!("{:?}", layout.output).to_lowercase(), str::to_owned)
+}
+
+/// The line that is printed again and again.
+pub struct Status {
+    interval: Duration,
+    json: bool,
+    terminal: bool,
+    next: Instant,
+    last: Instant,
+    before: Report,
+    printed: bool,
+}
+
+impl Status {
+    /// Prints every `--interval`.
+    pub fn new(args: &Args) -> Self {
+        let now = Instant::now();
+        Status {
+            interval: args.interval.max(Duration::from_millis(100)),
+            json: args.json,
+            terminal: std::io::stderr().is_terminal(),
+            next: now + args.interval,
+            last: now,
+            before: Report::default(),
+            printed: false,
+        }
+    }
+
+    /// When it is time.
+    pub fn tick(&mut self, report: &Report, gate: &Gate, sinks: &Sinks) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        self.next = now + self.interval;
+        let seconds = now.duration_since(self.last).as_secs_f64();
+        let frames = |r: &Report| r.frames.complete + r.frames.incomplete;
+        let fps = (frames(report).saturating_sub(frames(&self.before))) as f64 / seconds;
+        let bits = report.rx.octets.saturating_sub(self.before.rx.octets) as f64 * 8.0 / seconds;
+        let latency = gate.latency.take();
+        let known = std::mem::take(&mut self.before.remarks);
+        for remark in report.remarks.iter().filter(|r| !known.contains(r)) {
+            self.event(remark);
+        }
+        let p = &report.packets;
+        let f = &report.frames;
+        let dropped = f.dropped + sinks.dropped();
+        if self.json {
+            line(&json!({
+                "type": "status", "fps": round(fps), "bit_rate": bits as u64,
+                "lost": p.lost, "late": p.late, "reordered": p.reordered, "duplicate": p.duplicate,
+                "kernel_dropped": report.rx.kernel_dropped, "rejected": p.rejected.total() + report.rx.rejected.total(),
+                "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring },
+                "latency_us": latency.as_ref().map(|l| json!({ "mean": l.mean_us(), "max": l.max_us() })),
+            }));
+        } else {
+            let mut text = format!(
+                "{fps:6.2} fps {:6.3} Gb/s  lost {} late {} reordered {}  frames {} incomplete {} dropped {dropped}",
+                bits / 1e9,
+                p.lost,
+                p.late,
+                p.reordered,
+                frames(report),
+                f.incomplete
+            );
+            if report.rx.kernel_dropped > 0 {
+                let _ = write!(text, "  socket overflow {}", report.rx.kernel_dropped);
+            }
+            if let Some(latency) = latency {
+                let _ = write!(text, "  latency {:.2} ms (max {:.2})", latency.mean_us() / 1e3, latency.max_us() / 1e3);
+            }
+            if self.terminal {
+                eprint!("\r{text}\x1b[K");
+                let _ = std::io::stderr().flush();
+                self.printed = true;
+            } else {
+                eprintln!("{text}");
+            }
+        }
+        self.last = now;
+        self.before = report.clone();
+    }
+
+    /// A change of state: one line of its own.
+    pub fn event(&mut self, text: &str) {
+        if self.json {
+            line(&json!({ "type": "event", "message": text }));
+        } else {
+            self.end_line();
+            eprintln!("{text}");
+        }
+    }
+
+    /// The terminal's cursor stands at the start of a line.
+    pub fn end_line(&mut self) {
+        if std::mem::take(&mut self.printed) {
+            eprintln!();
+        }
+    }
+}
+
+/// The last words.
+pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &Start, end: &str) {
+    let seconds = start.begun.elapsed().as_secs_f64();
+    let p = &report.packets;
+    let f = &report.frames;
+    let dropped = f.dropped + sinks.dropped();
+    let delivered = gate.delivered.load(Ordering::Relaxed);
+    let per_packet = report.cpu.filter(|_| p.received > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / p.received as f64);
+    if json {
+        return line(&json!({
+            "type": "summary", "end": end, "seconds": round(seconds),
+            "packets": p,
+            "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring,
+                        "missing_octets": f.missing_octets, "delivered": delivered },
+            "receiver": report.rx,
+            "sinks": sinks.reports(),
+            "verify": sinks.verified(),
+            "cpu": { "receiver_seconds": report.cpu.map(|c| c.as_secs_f64()), "us_per_packet": per_packet.map(round) },
+            "remarks": report.remarks,
+        }));
+    }
+    let mut text = String::new();
+    let _ = writeln!(text, "{:>8}  {end}, after {seconds:.1} s", "end");
+    let _ = writeln!(
+        text,
+        "{:>8}  received {}, lost {}, late {}, duplicate {}, reordered {}",
+        "packets", p.received, p.lost, p.late, p.duplicate, p.reordered
+    );
+    if report.rx.kernel_dropped > 0 {
+        let _ = writeln!(
+            text,
+            "{:>8}  socket overflow {}: this machine's loss, not the network's",
+            "", report.rx.kernel_dropped
+        );
+    }
+    for reason in gdmedia::stats::Reason::ALL {
+        let n = p.rejected.get(reason) + report.rx.rejected.get(reason);
+        if n > 0 {
+            let _ = writeln!(text, "{:>8}  not used: {n} ({})", "", reason.name());
+        }
+    }
+    let _ = writeln!(
+        text,
+        "{:>8}  complete {}, incomplete {} ({} octets missing), dropped {dropped}, at the start {}",
+        "frames", f.complete, f.incomplete, f.missing_octets, f.acquiring
+    );
+    if let Some(us) = per_packet {
+        let _ = writeln!(text, "{:>8}  {us:.3} us of CPU a packet in the receiving thread", "cpu");
+    }
+    for text_line in sinks.texts() {
+        let _ = writeln!(text, "{:>8}  {text_line}", "sink");
+    }
+    eprint!("{text}");
+}
+
+fn line(value: &serde_json::Value) {
+    // One write a line, so that lines of several threads do not mix.
+    let mut text = value.to_string();
+    text.push('\n');
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn round(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,187 @@
+//! `gdmedia play` as a user meets it: what bad input says, what comes out, and with which exit code.
+
+mod common;
+
+use common::{Output, gdmedia, sdp, send_to_pcap, temp};
+use std::fs;
+use std::net::UdpSocket;
+
+fn fails(output: &Output, code: i32, words: &[&str]) {
+    assert_eq!(output.code, code, "exit code of: {}\n{}", output.command, output.stderr);
+    for word in words {
+        assert!(output.stderr.contains(word), "{:?} is not in what {} said:\n{}", word, output.command, output.stderr);
+    }
+    assert!(output.stderr.contains("cure"), "no cure in:\n{}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+}
+
+#[test]
+fn no_sdp_is_a_usage_error() {
+    let dir = temp();
+    fails(&gdmedia(&["play"]), 64, &["no SDP"]);
+    fails(&gdmedia(&["--sdp", dir.join("missing.sdp").to_str().unwrap()]), 65, &["missing.sdp"]);
+    fails(&gdmedia(&["--sdp", dir.path().to_str().unwrap()]), 65, &["directory"]);
+}
+
+#[test]
+fn sdp_that_is_none_says_what_it_is() {
+    let dir = temp();
+    for (name, content) in [("empty.sdp", &b""[..]), ("binary.sdp", &[0u8, 159, 146, 150, 0, 1, 2, 3][..])] {
+        let path = dir.join(name);
+        fs::write(&path, content).unwrap();
+        fails(&gdmedia(&["--sdp", path.to_str().unwrap()]), 65, &[name]);
+    }
+    let path = dir.join("huge.sdp");
+    fs::write(&path, vec![b'a'; 100 << 20]).unwrap();
+    fails(&gdmedia(&["--sdp", path.to_str().unwrap()]), 65, &["huge.sdp"]);
+}
+
+#[test]
+fn flows_that_cannot_be_received_are_named() {
+    let dir = temp();
+    let audio = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\nm=audio 5004 RTP/AVP 97\r\nc=IN IP4 127.0.0.1\r\n\
+                 a=rtpmap:97 L24/48000/2\r\na=ptime:1\r\na=ts-refclk:localmac=40-A3-6B-A0-2B-D2\r\na=mediaclk:direct=0\r\n";
+    fails(&gdmedia(&["--sdp", &dir.write("audio.sdp", audio)]), 65, &["L24"]);
+
+    let private = sdp(5004).replace("a=mediaclk", "a=privacy:protocol=RTP; mode=AES-128-CTR\r\na=mediaclk");
+    fails(&gdmedia(&["--sdp", &dir.write("private.sdp", &private)]), 65, &["privacy"]);
+
+    let odd = sdp(5004).replace("depth=10", "depth=10; interlace").replace("4:2:2", "4:2:0");
+    fails(&gdmedia(&["--sdp", &dir.write("odd.sdp", &odd)]), 65, &["4:2:0"]);
+}
+
+#[test]
+fn several_flows_are_listed_and_chosen_by_number() {
+    let dir = temp();
+    let one = sdp(5004);
+    let media = &one[one.find("m=").unwrap()..];
+    let two = format!("{one}{}", media.replace("5004", "5006").replace("64", "32"));
+    let path = dir.write("two.sdp", &two);
+    fails(&gdmedia(&["--sdp", &path]), 64, &["0:", "1:", "--flow"]);
+    fails(&gdmedia(&["--sdp", &path, "--flow", "7"]), 64, &["no flow 7", "1:"]);
+}
+
+#[test]
+fn network_that_cannot_be_opened() {
+    let dir = temp();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let path = dir.write("taken.sdp", &sdp(port));
+    fails(&gdmedia(&["--sdp", &path, "--headless"]), 69, &[&port.to_string(), "in use"]);
+
+    let path = dir.write("far.sdp", &sdp(5004).replace("127.0.0.1", "192.0.2.77"));
+    fails(&gdmedia(&["--sdp", &path, "--headless"]), 69, &["192.0.2.77"]);
+
+    let path = dir.write("group.sdp", &sdp(5004).replace("c=IN IP4 127.0.0.1", "c=IN IP4 239.1.2.3/8"));
+    fails(&gdmedia(&["--sdp", &path, "--headless", "--interface", "nosuch0"]), 69, &["nosuch0", "lo"]);
+}
+
+#[test]
+fn nothing_comes() {
+    let dir = temp();
+    let port = common::free_port();
+    let path = dir.write("quiet.sdp", &sdp(port));
+    let output = gdmedia(&["--sdp", &path, "--headless", "--wait", "300ms"]);
+    fails(&output, 3, &["not one packet"]);
+}
+
+#[test]
+fn captures_that_do_not_fit() {
+    let dir = temp();
+    let stream = dir.write("stream.sdp", &sdp(5004));
+    let run = |capture: &str| gdmedia(&["--sdp", &stream, "--headless", "--pcap", capture]);
+    fails(&run(&dir.write("text.pcap", "this is no capture at all")), 65, &["text.pcap"]);
+    fails(&run(&dir.write("empty.pcap", "")), 65, &["empty.pcap"]);
+    fails(&run(dir.join("missing.pcap").to_str().unwrap()), 65, &["missing.pcap"]);
+
+    let capture = dir.join("other.pcap");
+    send_to_pcap(&capture, &["--port", "6000", "--frames", "2"]);
+    let output = run(capture.to_str().unwrap());
+    fails(&output, 65, &["no packet", "6000", "2110-20"]);
+}
+
+#[test]
+fn a_capture_becomes_frames_and_counters_add_up() {
+    let dir = temp();
+    let capture = dir.join("five.pcap");
+    let stream = send_to_pcap(&capture, &["--frames", "5"]);
+    let output = gdmedia(&["--sdp", &stream, "--pcap", capture.to_str().unwrap(), "--headless", "--verify", "--json"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let summary = output.summary();
+    assert_eq!(summary["frames"]["complete"], 5);
+    assert_eq!(summary["frames"]["incomplete"], 0);
+    assert_eq!(summary["frames"]["dropped"], 0);
+    assert_eq!(summary["packets"]["lost"], 0);
+    assert_eq!(summary["verify"]["in_order"], 5);
+    assert_eq!(summary["packets"]["received"], summary["receiver"]["datagrams"]);
+}
+
+#[test]
+fn loss_is_counted_and_located() {
+    let dir = temp();
+    let capture = dir.join("ten.pcap");
+    let stream = send_to_pcap(&capture, &["--frames", "10"]);
+    let args = ["--sdp", &stream, "--pcap", capture.to_str().unwrap(), "--headless", "--json"];
+    let whole = gdmedia(&args).summary();
+    let output = gdmedia(&[&args[..], &["--fault", "loss=1/50,seed=3"]].concat());
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let hurt = output.summary();
+    let count = |v: &serde_json::Value, key: &str| v["packets"][key].as_u64().unwrap();
+    assert!(count(&hurt, "lost") > 0);
+    // Packets lost before the first or after the last one that came cannot be known of.
+    assert!(count(&hurt, "received") + count(&hurt, "lost") <= count(&whole, "received"));
+    assert!(hurt["frames"]["incomplete"].as_u64().unwrap() > 0);
+    assert!(hurt["frames"]["missing_octets"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn output_that_cannot_be_written() {
+    let dir = temp();
+    let capture = dir.join("some.pcap");
+    let stream = send_to_pcap(&capture, &["--frames", "40"]);
+    let args = ["--sdp", &stream, "--pcap", capture.to_str().unwrap()];
+    fails(&gdmedia(&[&args[..], &["--out", "/dev/full"]].concat()), 74, &["/dev/full"]);
+    fails(&gdmedia(&[&args[..], &["--out", "/nosuchfolder/x.y4m"]].concat()), 74, &["/nosuchfolder"]);
+    let output = gdmedia(&[&args[..], &["--snapshot", dir.join("x.jpg").to_str().unwrap()]].concat());
+    fails(&output, 64, &["png"]);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_run_cleanly() {
+    let dir = temp();
+    let capture = dir.join("pipe.pcap");
+    let stream = send_to_pcap(&capture, &["--frames", "40"]);
+    let output = common::shell(&format!(
+        "{} --sdp {stream} --pcap {} --out - | head -c 100 >/dev/null; echo ${{PIPESTATUS[0]}}",
+        common::program(),
+        capture.display()
+    ));
+    assert_eq!(output.stdout.trim(), "0", "{}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+}
+
+#[test]
+fn frames_go_to_a_file_and_to_a_picture() {
+    let dir = temp();
+    let capture = dir.join("file.pcap");
+    let stream = send_to_pcap(&capture, &["--frames", "3"]);
+    let (raw, png) = (dir.join("out.raw"), dir.join("out.png"));
+    let output = gdmedia(&[
+        "--sdp",
+        &stream,
+        "--pcap",
+        capture.to_str().unwrap(),
+        "--output",
+        "wire",
+        "--out",
+        raw.to_str().unwrap(),
+        "--snapshot",
+        png.to_str().unwrap(),
+        "--at",
+        "1",
+    ]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    // 4:2:2 10-bit of the default test raster: 5 octets for two pixels.
+    assert_eq!(fs::metadata(&raw).unwrap().len(), 3 * u64::from(common::WIDTH * common::HEIGHT / 2 * 5));
+    assert_eq!(&fs::read(&png).unwrap()[..8], b"\x89PNG\r\n\x1a\n");
+}
