@@ -7,6 +7,8 @@
 //! A sink is made for one layout and one set of SDP parameters. When they change, finish it and open another.
 
 mod file;
+#[cfg(feature = "gst")]
+pub mod gst;
 mod picture;
 mod queue;
 mod snapshot;
