@@ -278,7 +278,7 @@ impl<R: Receiver> Fault<R> {
         }
         match self.inner.poll() {
             Ok(lease) if lease.is_empty() => {
-                self.leases.push_back(Kept { lease, pending: 0 });
+                self.inner.release(lease);
                 self.idle = self.idle.saturating_add(1);
                 let starved = self.inner.counters().starved;
                 if starved != self.starved || self.idle >= IDLE {

@@ -32,7 +32,8 @@ pub trait Receiver: Send {
     /// # Errors
     /// [`RxError::End`] when nothing will come any more; [`RxError::Failed`] when the backend is broken.
     fn poll(&mut self) -> std::result::Result<Lease, RxError>;
-    /// Gives a lease back, empty or not; leases go back in the order in which they were taken.
+    /// Gives a lease back, empty or not. Those with packets go back in the order in which they were taken; an empty one
+    /// may go back at once.
     fn release(&mut self, lease: Lease);
     /// What it is and can do.
     fn caps(&self) -> &Caps;
