@@ -1,5 +1,9 @@
 //! One step of reception: take what has arrived, decide where it belongs, move it, hand on what is finished.
 
+mod video;
+
+pub use video::{HostPipeline, Settings, video, wire};
+
 use crate::depacketise::{Depacketiser, Packet};
 use crate::error::{Error, Kind};
 use crate::frame::{Frame, FrameBuf, FramePool};
@@ -124,15 +128,30 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         Ok(Progress::Busy)
     }
 
-    /// Closes what is open and hands it on.
+    /// Closes what is open and hands it on; `remarks` gets what the receiver has to tell.
     ///
     /// # Errors
-    /// The kernel broke.
-    pub fn finish(&mut self) -> Result<(), Error> {
+    /// The kernel broke, or the receiver could not finish what it writes.
+    pub fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
         let plan = self.depacketiser.finish();
         self.assembly.execute(plan, &self.receiver, &[])?;
         self.give_back();
-        Ok(())
+        self.receiver.finish(remarks)
+    }
+
+    /// Steps until the input ends, then finishes: for captures. A network has no end; see [`crate::worker`].
+    ///
+    /// # Errors
+    /// As of [`Pipeline::step`] and [`Pipeline::finish`].
+    pub fn run_to_end(&mut self) -> Result<(), Error> {
+        loop {
+            match self.step() {
+                Ok(Progress::Busy) => {}
+                Ok(Progress::Idle) => std::thread::yield_now(),
+                Err(RxError::End) => return self.finish(&mut Vec::new()),
+                Err(RxError::Failed(error)) => return Err(error),
+            }
+        }
     }
 
     /// The receiver, for its counters and notes.

@@ -38,7 +38,7 @@ pub trait Stepper: Send {
     ///
     /// # Errors
     /// As there.
-    fn finish(&mut self) -> Result<(), Error>;
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error>;
     /// Its counters.
     fn report(&self, into: &mut Report);
 }
@@ -47,8 +47,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
     fn step(&mut self) -> Result<Progress, RxError> {
         Pipeline::step(self)
     }
-    fn finish(&mut self) -> Result<(), Error> {
-        Pipeline::finish(self)
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
+        Pipeline::finish(self, remarks)
     }
     fn report(&self, into: &mut Report) {
         into.rx = self.receiver().counters();
@@ -106,11 +106,15 @@ impl Worker {
                 }
                 let mut wait = Wait::new(wait);
                 let mut ended = run(pipeline.as_mut(), &mut wait, &theirs);
-                if let Err(error) = pipeline.finish() {
+                let mut remarks = Vec::new();
+                if let Err(error) = pipeline.finish(&mut remarks)
+                    && !matches!(ended, Ended::Failed(_))
+                {
                     ended = Ended::Failed(error);
                 }
                 let mut report = theirs.report.lock().unwrap_or_else(PoisonError::into_inner);
                 pipeline.report(&mut report);
+                report.remarks.append(&mut remarks);
                 report.cpu = thread_cpu();
                 ended
             })

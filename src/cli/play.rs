@@ -9,15 +9,14 @@ use self::report::{Start, Status};
 use self::sinks::Sinks;
 use super::stop;
 use clap::ValueEnum;
-use gdmedia::depacketise::{self, Depacketiser};
 use gdmedia::error::{Error, Kind, Result};
-use gdmedia::format::{Layout, Output, WireFormat};
-use gdmedia::frame::{Frame, FramePool};
-use gdmedia::kernel::{self, Colour, Conversion, CpuKernel};
+use gdmedia::format::{Layout, Output};
+use gdmedia::frame::Frame;
+use gdmedia::kernel::{self, Colour};
 use gdmedia::mem::Host;
-use gdmedia::pipeline::{self, Deliver, Pipeline};
-use gdmedia::rx::{Receiver, fault, pcap, socket};
-use gdmedia::sdp::{Flow, MediaClock, Video};
+use gdmedia::pipeline::{self, Deliver, HostPipeline, Settings};
+use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
+use gdmedia::sdp::{Flow, Video};
 use gdmedia::worker::{Ended, Worker};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -91,6 +90,9 @@ pub struct Args {
     /// Seconds between status lines
     #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "1s")]
     interval: Duration,
+    /// Also write every packet to a pcapng file
+    #[arg(long, value_name = "FILE.pcapng")]
+    tap: Option<PathBuf>,
     /// Impair reception on purpose, for example loss=1/1000,duplicate=1/500,reorder=32,seed=7
     #[arg(long, value_name = "PLAN")]
     fault: Option<String>,
@@ -206,7 +208,7 @@ impl Args {
     }
 }
 
-/// Frames that the pipeline itself needs: being filled, kept for concealment, in hand.
+/// Frames that the pipeline itself needs: being filled, kept for concealment.
 const POOL: usize = 6;
 /// Frames that may wait for a sink.
 const QUEUE: usize = 4;
@@ -217,28 +219,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let description = choose::description(args.sdp(), args.pcap.as_deref())?;
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
-    let wire = WireFormat::from_video(video).ok_or_else(|| choose::unsupported(video))?;
+    let wire = pipeline::wire(video)?;
     let output = sinks::output(&args, video, &wire);
     let layout = Layout::new(wire, output)
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
-    let kernel = CpuKernel::new(Conversion { layout: layout.clone(), colour }, args.kernel.map(Into::into));
+
     let receiver = receiver(&args, flow, video)?;
-
     let mut sinks = sinks::build(&args, video, &layout, colour)?;
-    let start = Start::new(flow, video, receiver.caps(), &kernel, &sinks);
-    start.print(args.json);
-
     let gate = Arc::new(Gate::new(args.frames));
-    let pipeline = Pipeline::new(
-        receiver,
-        Depacketiser::video(depacketise::Config::new(wire, flow.payload_type, video.rate)),
-        kernel,
-        FramePool::host(layout, POOL + sinks.len() * (QUEUE + 2))?,
-        args.incomplete.into(),
-        clock(flow),
-        gate.clone().deliver(sinks.offers(), stop.clone()),
-    );
+    let settings = Settings {
+        output,
+        incomplete: args.incomplete.into(),
+        frames: POOL + sinks.len() * (QUEUE + 2),
+        level: args.kernel.map(Into::into),
+    };
+    let pipeline = HostPipeline::open(receiver, flow, &settings, gate.clone().deliver(sinks.offers(), stop.clone()))?;
+    let start = Start::new(flow, video, &pipeline, &sinks);
+    start.print(args.json);
     let worker = Worker::spawn(Box::new(pipeline), args.sleep, args.core, stop.clone())?;
     let end = watch(&args, &worker, &sinks, &gate, &stop);
     let (ended, report) = worker.join();
@@ -251,19 +249,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let end = outcome.as_ref().map_or("failed", |end| end.name());
     report::summary(args.json, &report, &sinks, &gate, &start, end);
     outcome.map(|_| ExitCode::SUCCESS)
-}
-
-/// How the sender's timestamps relate to TAI, unless they run free.
-fn clock(flow: &Flow) -> Option<gdmedia::time::MediaClock> {
-    match flow.media_clock {
-        // Taken modulo 2^32, as timestamps are.
-        MediaClock::Direct { offset } => {
-            Some(gdmedia::time::MediaClock { rate: flow.clock_rate, offset: offset as u32 })
-        }
-        // Not said: believed when the first frames prove it.
-        MediaClock::Unknown => Some(gdmedia::time::MediaClock { rate: flow.clock_rate, offset: 0 }),
-        MediaClock::Sender | MediaClock::Other { .. } => None,
-    }
 }
 
 fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<Mem = Host>>> {
@@ -285,12 +270,13 @@ fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<
             ..socket::Options::default()
         })?),
     };
-    for (index, leg) in (0..).zip(&flow.legs) {
-        receiver.join(index, leg)?;
-    }
     if let Some(plan) = &args.fault {
         receiver = Box::new(fault::Fault::new(receiver, plan.parse()?));
     }
+    if let Some(path) = &args.tap {
+        receiver = Box::new(tap::Tap::create(receiver, path)?);
+    }
+    receiver.join_all(&flow.legs)?;
     Ok(receiver)
 }
 

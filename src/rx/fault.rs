@@ -366,6 +366,12 @@ impl<R: Receiver> Receiver for Fault<R> {
     fn counters(&self) -> RxCounters {
         self.inner.counters()
     }
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        let FaultCounters { seen, removed, duplicated, held, .. } = self.fault_counters();
+        remarks
+            .push(format!("fault plan: of {seen} packets {removed} removed, {duplicated} doubled, {held} held back"));
+        self.inner.finish(remarks)
+    }
 
     fn now(&self) -> Option<Tai> {
         self.inner.now()

@@ -39,8 +39,27 @@ pub trait Receiver: Send {
     fn caps(&self) -> &Caps;
     /// Begins to receive a leg.
     fn join(&mut self, leg: u8, what: &Leg) -> Result<()>;
+    /// Begins to receive every leg of a flow.
+    ///
+    /// # Errors
+    /// As of [`Receiver::join`], for the first leg that cannot be received.
+    fn join_all(&mut self, legs: &[Leg]) -> Result<()> {
+        for (number, leg) in legs.iter().enumerate() {
+            let number = u8::try_from(number).unwrap_or(u8::MAX);
+            self.join(number, leg)?;
+        }
+        Ok(())
+    }
     /// What it has counted so far.
     fn counters(&self) -> RxCounters;
+    /// Nothing will be polled any more: finishes what it writes, and adds what is worth telling to `remarks`.
+    ///
+    /// # Errors
+    /// What it writes could not be finished.
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        let _ = remarks;
+        Ok(())
+    }
     /// The clock that arrivals are stamped with, now; none where arrivals are those of a recording.
     fn now(&self) -> Option<Tai> {
         None
@@ -101,6 +120,9 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
     fn counters(&self) -> RxCounters {
         (**self).counters()
+    }
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        (**self).finish(remarks)
     }
     fn now(&self) -> Option<Tai> {
         (**self).now()

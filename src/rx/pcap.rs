@@ -256,6 +256,19 @@ impl Receiver for Pcap {
     fn counters(&self) -> RxCounters {
         self.counters
     }
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        let met = self.capture.counters();
+        for (count, what) in [
+            (met.snapped, "packets were cut by the capture's snap length: what is missing of them is in the loss maps"),
+            (u64::from(met.cut_short), "capture ends in the middle of a record"),
+            (self.fragments, "IP fragments were passed over"),
+        ] {
+            if count > 0 {
+                remarks.push(format!("{count} {what}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The leg that a datagram belongs to; a reason when only its sender does not fit; `None` when it is of no leg.

@@ -246,6 +246,15 @@ where
     fn counters(&self) -> RxCounters {
         self.inner.counters()
     }
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        let inner = self.inner.finish(remarks);
+        let counters = Tap::finish(self)?;
+        remarks.push(format!("tap: {} packets written", counters.written));
+        if counters.dropped > 0 {
+            remarks.push(format!("tap: {} packets are missing in the file: the disk was too slow", counters.dropped));
+        }
+        inner
+    }
     fn now(&self) -> Option<Tai> {
         self.inner.now()
     }

@@ -79,13 +79,6 @@ pub fn video<'a>(flow: &'a Flow, description: &Description) -> Result<&'a Video>
     }
 }
 
-/// The kernels lack the format.
-pub fn unsupported(video: &Video) -> Error {
-    let Video { sampling, depth, width, height, scan, .. } = video;
-    Error::new(Kind::Data, format!("no kernel for {sampling} {depth} bit, {width}x{height} {scan}"))
-        .cure("ST 2110-20 defines no such combination; check sampling, depth and the interlace flag in the SDP")
-}
-
 /// One line about a flow.
 pub fn summary(flow: &Flow) -> String {
     let leg = flow.legs.first().map(|l| format!(" to {}:{}", l.destination, l.port)).unwrap_or_default();

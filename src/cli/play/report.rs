@@ -3,9 +3,9 @@
 use super::sinks::Sinks;
 use super::{Args, Gate};
 use gdmedia::format::{Layout, WireFormat};
-use gdmedia::kernel::CpuKernel;
 use gdmedia::packetise::{Cut, Packetiser, Style};
-use gdmedia::rx::Caps;
+use gdmedia::pipeline::HostPipeline;
+use gdmedia::rx::Receiver;
 use gdmedia::sdp::{Flow, MediaClock, Packing, ReferenceClock, SenderType, SourceFilter, Video};
 use gdmedia::worker::Report;
 use serde_json::json;
@@ -55,9 +55,11 @@ pub struct Start {
 
 impl Start {
     /// Everything that was decided, and why.
-    pub fn new(flow: &Flow, video: &Video, caps: &Caps, kernel: &CpuKernel, sinks: &Sinks) -> Self {
-        let layout = &kernel.conversion().layout;
-        let remark = kernel.conversion().remark();
+    pub fn new(flow: &Flow, video: &Video, pipeline: &HostPipeline, sinks: &Sinks) -> Self {
+        let caps = pipeline.receiver().caps();
+        let kernel = pipeline.kernel_name();
+        let layout = &pipeline.conversion().layout;
+        let remark = pipeline.conversion().remark();
         let Expected { packets, bit_rate } = expected(flow, video);
         let mut lines = vec![("flow", picture(video)), ("name", flow.name.clone())];
         for (n, leg) in flow.legs.iter().enumerate() {
@@ -79,7 +81,7 @@ impl Start {
             let ms = caps.buffer_octets as f64 * 8e3 / rate as f64;
             lines.push(("buffer", format!("{} KiB, {ms:.0} ms of this stream at most", caps.buffer_octets >> 10)));
         }
-        lines.push(("kernel", format!("{} on the CPU to {}", kernel.level().name(), layout_name(layout))));
+        lines.push(("kernel", format!("{} on the CPU to {}", kernel, layout_name(layout))));
         lines.extend(remark.map(|r| ("", r.to_owned())));
         if sinks.is_empty() {
             lines.push(("sink", "none: counting only".into()));
@@ -93,7 +95,7 @@ impl Start {
             "backend": caps.backend,
             "notes": caps.notes,
             "buffer_octets": caps.buffer_octets,
-            "kernel": kernel.level().name(),
+            "kernel": kernel,
             "layout": layout_name(layout),
             "remark": remark,
             "sinks": sinks.describe().collect::<Vec<_>>(),
@@ -310,6 +312,9 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
     );
     if let Some(us) = per_packet {
         let _ = writeln!(text, "{:>8}  {us:.3} us of CPU a packet in the receiving thread", "cpu");
+    }
+    for remark in &report.remarks {
+        let _ = writeln!(text, "{:>8}  {remark}", "note");
     }
     for text_line in sinks.texts() {
         let _ = writeln!(text, "{:>8}  {text_line}", "sink");

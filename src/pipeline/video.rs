@@ -1,0 +1,105 @@
+//! The usual pipeline: an SDP's video flow, on the CPU.
+
+use super::{Deliver, Incomplete, Pipeline};
+use crate::depacketise::{Config, Depacketiser};
+use crate::error::{Error, Kind, Result};
+use crate::format::{Layout, Output, WireFormat};
+use crate::frame::FramePool;
+use crate::kernel::{Colour, Conversion, CpuKernel, Level};
+use crate::mem::Host;
+use crate::rx::Receiver;
+use crate::sdp::{Essence, Flow, MediaClock, Video};
+use crate::time;
+
+/// From any receiver into ordinary memory, on the CPU.
+pub type HostPipeline = Pipeline<Box<dyn Receiver<Mem = Host>>, Host, CpuKernel>;
+
+/// What may be chosen.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Layout of the frames.
+    pub output: Output,
+    /// What to do with holes.
+    pub incomplete: Incomplete,
+    /// Frames that may be in use at once: being filled, kept for concealment, waiting for sinks.
+    pub frames: usize,
+    /// Best instruction set to use; the best of this CPU when not given.
+    pub level: Option<Level>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { output: Output::Planar, incomplete: Incomplete::Conceal, frames: 10, level: None }
+    }
+}
+
+/// The video of a flow.
+///
+/// # Errors
+/// The flow carries something else, or cannot be received as its SDP describes it.
+pub fn video(flow: &Flow) -> Result<&Video> {
+    match &flow.essence {
+        Essence::Video(video) if flow.usable => Ok(video),
+        Essence::Video(_) => Err(Error::new(Kind::Data, "this flow cannot be received as its SDP describes it")
+            .cure("gdmedia sdp shows the lines that are wrong, with the cure of each")),
+        _ => Err(Error::new(Kind::Data, "this flow is no ST 2110-20 video").cure("choose a video flow")),
+    }
+}
+
+/// The wire format of a video.
+///
+/// # Errors
+/// ST 2110-20 has no such combination.
+pub fn wire(video: &Video) -> Result<WireFormat> {
+    WireFormat::from_video(video).ok_or_else(|| {
+        let Video { sampling, depth, width, height, scan, .. } = video;
+        Error::new(Kind::Data, format!("no kernel for {sampling} {depth} bit, {width}x{height} {scan}"))
+            .cure("ST 2110-20 defines no such combination; check sampling, depth and the interlace flag in the SDP")
+    })
+}
+
+/// How the sender's timestamps relate to TAI, unless they run free.
+fn clock(flow: &Flow) -> Option<time::MediaClock> {
+    match flow.media_clock {
+        // Taken modulo 2^32, as timestamps are.
+        MediaClock::Direct { offset } => Some(time::MediaClock { rate: flow.clock_rate, offset: offset as u32 }),
+        // Not said: believed when the first frames prove it.
+        MediaClock::Unknown => Some(time::MediaClock { rate: flow.clock_rate, offset: 0 }),
+        MediaClock::Sender | MediaClock::Other { .. } => None,
+    }
+}
+
+impl HostPipeline {
+    /// Prepares everything from a receiver that has joined the legs of `flow` to `deliver`.
+    ///
+    /// # Errors
+    /// The flow is no video that can be received, the layout does not exist for it, or there is no memory.
+    pub fn open(
+        receiver: impl Receiver<Mem = Host> + 'static,
+        flow: &Flow,
+        settings: &Settings,
+        deliver: Deliver<Host>,
+    ) -> Result<Self> {
+        let video = video(flow)?;
+        let wire = wire(video)?;
+        let layout = Layout::new(wire, settings.output)
+            .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another layout (--output)"))?;
+        let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
+        let pool = FramePool::host(layout.clone(), settings.frames)?;
+        let receiver: Box<dyn Receiver<Mem = Host>> = Box::new(receiver);
+        Ok(Pipeline::new(
+            receiver,
+            Depacketiser::video(Config::new(wire, flow.payload_type, video.rate)),
+            CpuKernel::new(Conversion { layout, colour }, settings.level),
+            pool,
+            settings.incomplete,
+            clock(flow),
+            deliver,
+        ))
+    }
+
+    /// The conversion that runs.
+    pub fn conversion(&self) -> &Conversion {
+        self.assembly.kernel.conversion()
+    }
+}
