@@ -212,6 +212,8 @@ impl Args {
 const POOL: usize = 6;
 /// Frames that may wait for a sink.
 const QUEUE: usize = 4;
+/// Frames that a sink may have in hand besides.
+const LENT: usize = 3;
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -220,18 +222,19 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
     let wire = pipeline::wire(video)?;
-    let output = sinks::output(&args, video, &wire);
+    let prepared = sinks::prepare(&args, video, &wire)?;
+    let output = prepared.output;
     let layout = Layout::new(wire, output)
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
     let receiver = receiver(&args, flow, video)?;
-    let mut sinks = sinks::build(&args, video, &layout, colour)?;
+    let mut sinks = sinks::build(&args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
     let settings = Settings {
         output,
         incomplete: args.incomplete.into(),
-        frames: POOL + sinks.len() * (QUEUE + 2),
+        frames: POOL + sinks.len() * (QUEUE + LENT),
         level: args.kernel.map(Into::into),
     };
     let pipeline = HostPipeline::open(receiver, flow, &settings, gate.clone().deliver(sinks.offers(), stop.clone()))?;

@@ -7,6 +7,8 @@ use gdmedia::frame::Frame;
 use gdmedia::kernel::Colour;
 use gdmedia::sdp::Video;
 use gdmedia::send::pattern;
+#[cfg(feature = "gst")]
+use gdmedia::sink::gst::Fragment;
 use gdmedia::sink::{End, FileFormat, FileSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
 use serde_json::json;
 use std::sync::Arc;
@@ -32,40 +34,89 @@ enum EndsRun {
     No,
 }
 
-/// The layout that the options ask for, or that suits the sinks best.
-pub fn output(args: &Args, video: &Video, wire: &WireFormat) -> Output {
-    if let Some(output) = args.output {
-        return output.into();
-    }
-    let planar_fits = Layout::new(*wire, Output::Planar).is_ok();
+/// What was found out before anything is opened for good.
+pub struct Prepared {
     #[cfg(feature = "gst")]
-    if window(args) {
-        return gdmedia::sink::gst::preferred_output(video);
-    }
+    fragment: Option<Fragment>,
+    notes: Vec<String>,
+    /// The layout that the options ask for, or that suits the sinks best.
+    pub output: Output,
+}
+
+/// Finds the fragment or window that the options ask for, and the layout that suits it.
+///
+/// # Errors
+/// A fragment that is wrong, or takes no layout of this flow.
+pub fn prepare(args: &Args, video: &Video, wire: &WireFormat) -> Result<Prepared> {
+    let mut notes = Vec::new();
+    #[cfg(feature = "gst")]
+    let fragment = fragment(args, video, &mut notes)?;
+    #[cfg(feature = "gst")]
+    let preferred = fragment.as_ref().map(|f| f.preferred_output(video)).transpose();
+    #[cfg(not(feature = "gst"))]
+    let preferred: Result<Option<Output>> = no_gst(args, &mut notes);
     let _ = video;
-    if planar_fits { Output::Planar } else { Output::Wire }
+    let output = match args.output {
+        Some(output) => output.into(),
+        None => {
+            preferred?.unwrap_or(if Layout::new(*wire, Output::Planar).is_ok() { Output::Planar } else { Output::Wire })
+        }
+    };
+    Ok(Prepared {
+        #[cfg(feature = "gst")]
+        fragment,
+        notes,
+        output,
+    })
 }
 
-/// Frames go to GStreamer: asked for, or there is a display and nothing else was asked for.
-fn window(args: &Args) -> bool {
-    if args.headless {
-        return false;
+/// Is a window wanted when nothing else is said?
+fn by_default(args: &Args) -> bool {
+    !args.headless && args.sink.is_none() && args.out.is_none() && args.snapshot.is_none()
+}
+
+#[cfg(feature = "gst")]
+fn fragment(args: &Args, video: &Video, notes: &mut Vec<String>) -> Result<Option<Fragment>> {
+    if let Some(text) = &args.sink {
+        return Fragment::parse(text).map(Some);
     }
-    args.sink.is_some() || (args.out.is_none() && args.snapshot.is_none() && has_display())
+    if !by_default(args) {
+        return Ok(None);
+    }
+    let fragment = Fragment::window(video).unwrap_or_else(|error| {
+        notes.push(error.to_string());
+        None
+    });
+    if fragment.is_none() {
+        notes.push("no window, there is no display: --out, --snapshot or --sink send frames elsewhere".into());
+    }
+    Ok(fragment)
 }
 
-fn has_display() -> bool {
-    ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
+#[cfg(not(feature = "gst"))]
+fn no_gst(args: &Args, notes: &mut Vec<String>) -> Result<Option<Output>> {
+    if args.sink.is_some() {
+        return Err(Error::new(Kind::Unavailable, "this gdmedia was built without GStreamer")
+            .cure("build it with the feature gst, or use --out or --snapshot"));
+    }
+    if by_default(args) {
+        notes.push("no window: this gdmedia was built without GStreamer".into());
+    }
+    Ok(None)
 }
 
 /// Opens what the options ask for.
-pub fn build(args: &Args, video: &Video, layout: &Layout, colour: Colour) -> Result<Sinks> {
-    let mut sinks =
-        Sinks { queues: Vec::new(), finished: Vec::new(), verdict: None, lossless: args.lossless(), notes: Vec::new() };
-    if window(args) {
-        sinks.add_window(args, video, layout)?;
-    } else if args.out.is_none() && args.snapshot.is_none() && !args.headless {
-        sinks.notes.push("no window: there is no display (DISPLAY and WAYLAND_DISPLAY are empty)".into());
+pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, colour: Colour) -> Result<Sinks> {
+    let mut sinks = Sinks {
+        queues: Vec::new(),
+        finished: Vec::new(),
+        verdict: None,
+        lossless: args.lossless(),
+        notes: prepared.notes,
+    };
+    #[cfg(feature = "gst")]
+    if let Some(fragment) = prepared.fragment {
+        sinks.add(Box::new(fragment.open(video, layout, !args.lossless())?), EndsRun::Yes)?;
     }
     if let Some(path) = &args.out {
         let format = args.format.map_or_else(|| FileFormat::of_path(path), Into::into);
@@ -107,22 +158,6 @@ impl Offers {
 impl Sinks {
     fn add(&mut self, sink: Box<dyn Sink>, ends: EndsRun) -> Result<()> {
         self.queues.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), ends));
-        Ok(())
-    }
-
-    #[cfg(feature = "gst")]
-    fn add_window(&mut self, args: &Args, video: &Video, layout: &Layout) -> Result<()> {
-        let sink = gdmedia::sink::gst::GstSink::new(args.sink.as_deref(), video, layout)?;
-        self.add(Box::new(sink), EndsRun::Yes)
-    }
-
-    #[cfg(not(feature = "gst"))]
-    fn add_window(&mut self, args: &Args, _video: &Video, _layout: &Layout) -> Result<()> {
-        if args.sink.is_some() {
-            return Err(Error::new(Kind::Unavailable, "this gdmedia was built without GStreamer")
-                .cure("build it with the feature gst, or use --out or --snapshot"));
-        }
-        self.notes.push("no window: this gdmedia was built without GStreamer".into());
         Ok(())
     }
 
