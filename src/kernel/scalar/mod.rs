@@ -25,6 +25,11 @@ pub fn select(conversion: &Conversion) -> RunFn {
         Output::Planar if ten_bit_422 => direct::planar_422_10,
         Output::Uyvy if ten_bit_422 => direct::uyvy_422_10,
         Output::V210 if ten_bit_422 => direct::v210_422_10,
+        Output::Rgba => {
+            // The tables of half floats are made now, not with the first packet.
+            let _ = rgba::tables(conversion);
+            piecewise
+        }
         _ => piecewise,
     }
 }
