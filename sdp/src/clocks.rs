@@ -80,14 +80,16 @@ fn ptp(rest: &str, at: At, f: &mut Findings) -> Option<ReferenceClock> {
     let version = matched.map_or_else(|| text_of(version), |m| (*m).to_owned());
     let Some(server) = server.filter(|s| !s.is_empty()) else {
         f.deviates("ts-refclk", CLAUSE, at, "ts-refclk", "no grandmaster after the version".to_owned(), SHAPE);
-        return Some(ReferenceClock::Ptp { version, grandmaster: None, domain: None });
+        return Some(ReferenceClock::Other { text: text_of(&format!("ptp={rest}")) });
     };
     let server_at = At { column: at.column + (rest.len() - server.len()) as u32, ..at };
     if server.eq_ignore_ascii_case("traceable") {
         return Some(ReferenceClock::Ptp { version, grandmaster: None, domain: None });
     }
     let (grandmaster, domain) = split_domain(server);
-    let id = grandmaster_id(grandmaster, server_at, f);
+    let Some(id) = grandmaster_id(grandmaster, server_at, f) else {
+        return Some(ReferenceClock::Other { text: text_of(&format!("ptp={rest}")) });
+    };
     let no_domain = version.starts_with("IEEE802");
     let domain_at = At { column: server_at.column + grandmaster.len() as u32 + 1, ..server_at };
     let domain = match domain {
@@ -106,7 +108,7 @@ fn ptp(rest: &str, at: At, f: &mut Findings) -> Option<ReferenceClock> {
         }
         Some(text) => domain_number(text, domain_at, f),
     };
-    Some(ReferenceClock::Ptp { version, grandmaster: id, domain })
+    Some(ReferenceClock::Ptp { version, grandmaster: Some(id), domain })
 }
 
 /// The identity may itself be written with colons: the domain is what follows its sixteen digits.

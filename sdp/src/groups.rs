@@ -22,6 +22,7 @@ pub(crate) fn join(candidates: Vec<Candidate>, groups: &[Group<'_, '_>], f: &mut
     let mids = mids(&mut slots, f);
     let folded: HashMap<String, usize> = mids.iter().map(|(mid, at)| (mid.to_ascii_lowercase(), *at)).collect();
     let mut taken: Vec<bool> = vec![false; slots.len()];
+    let anc = slots.iter().flatten().any(|c| matches!(c.flow.essence, Essence::Ancillary(_)));
     for group in groups {
         let a = group.attribute;
         let words = a.words();
@@ -37,7 +38,7 @@ pub(crate) fn join(candidates: Vec<Candidate>, groups: &[Group<'_, '_>], f: &mut
                 "read as if it stood before the first m=",
             );
         }
-        if !is_dup(semantics, &slots, a, f) {
+        if !is_dup(semantics, anc, a, f) {
             continue;
         }
         if names.len() < 2 {
@@ -83,7 +84,7 @@ pub(crate) fn join(candidates: Vec<Candidate>, groups: &[Group<'_, '_>], f: &mut
     slots.into_iter().flatten().collect()
 }
 
-fn is_dup(semantics: &Token<'_>, slots: &[Option<Candidate>], a: &Attribute<'_>, f: &mut Findings) -> bool {
+fn is_dup(semantics: &Token<'_>, anc: bool, a: &Attribute<'_>, f: &mut Findings) -> bool {
     if semantics.text == "DUP" {
         return true;
     }
@@ -98,7 +99,6 @@ fn is_dup(semantics: &Token<'_>, slots: &[Option<Candidate>], a: &Attribute<'_>,
         );
         return true;
     }
-    let anc = slots.iter().flatten().any(|c| matches!(c.flow.essence, Essence::Ancillary(_)));
     if semantics.text == "FID" && anc {
         let what = "group:FID with ancillary data".to_owned();
         f.deviates("group", "ST 2110-40:2018 7", a.start(), "group", what, "ignored; each medium is a flow of its own");
@@ -211,7 +211,9 @@ fn merge(slots: &mut [Option<Candidate>], members: &[usize], a: &Attribute<'_>, 
         } else {
             remarks(&first, &other, here, f);
             index = index.min(other.flow.index);
+            let mut kept = other.kept.into_iter();
             for leg in other.flow.legs {
+                let own = kept.next().unwrap_or_default();
                 let same =
                     |l: &crate::Leg| l.destination == leg.destination && l.port == leg.port && l.sources == leg.sources;
                 if first.flow.legs.iter().take(64).any(same) {
@@ -229,6 +231,7 @@ fn merge(slots: &mut [Option<Candidate>], members: &[usize], a: &Attribute<'_>, 
                     );
                 } else {
                     first.flow.legs.push(leg);
+                    first.kept.push(own);
                 }
             }
             continue;

@@ -13,7 +13,10 @@
 mod clocks;
 mod diagnostic;
 mod essence;
+mod estimate;
 mod flow;
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 mod lines;
 mod medium;
@@ -26,8 +29,12 @@ mod sources;
 mod text;
 mod tokens;
 pub mod video;
+mod write;
 
 pub use diagnostic::{Diagnostic, Severity};
+pub use estimate::Estimate;
 pub use flow::*;
 pub use parse::{Description, MAX_OCTETS, Mode, parse};
+pub use text::physical_lines;
 pub use video::*;
+pub use write::write;

@@ -8,7 +8,7 @@ use crate::rate;
 use crate::rtpmap::{self, Choice};
 use crate::session::{Attribute, Connection, Medium, Session};
 use crate::sources::{self, SessionFilters};
-use crate::tokens::squeezed;
+use crate::tokens::{same_word, squeezed};
 use crate::{Essence, Flow, Leg, MediaClock, Ratio, SourceFilter};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,6 +23,8 @@ pub(crate) struct Candidate {
     pub refusal: Option<String>,
     /// It is not ST 2110, or an essence that is never received.
     pub foreign: bool,
+    /// Attributes that are not read, by leg.
+    pub kept: Vec<Vec<(String, String)>>,
 }
 
 /// Attributes that are read, under their right names.
@@ -50,12 +52,28 @@ const READ: &[&str] = &[
     "inactive",
 ];
 
+/// What else an attribute list holds: not read, but kept when the description is written again.
+pub(crate) fn kept(attributes: &[Attribute<'_>]) -> Vec<(String, String)> {
+    let read = |a: &&Attribute<'_>| !READ.iter().any(|n| same_word(n, a.name)) && !a.name.is_empty();
+    let own = ["sendrecv", "sendonly"];
+    attributes
+        .iter()
+        .filter(read)
+        .filter(|a| !own.contains(&a.name) && a.name.len() + a.value.len() <= 1024)
+        .take(64)
+        .map(|a| (a.name.to_owned(), a.value.to_owned()))
+        .collect()
+}
+
 /// The right name of an attribute that is read; slips are reported.
 pub(crate) fn right_name(a: &Attribute<'_>, f: &mut Findings) -> Option<&'static str> {
     if let Some(name) = READ.iter().find(|n| **n == a.name) {
         return Some(name);
     }
     // What a sender means when it forgets a dash or swaps two letters.
+    if a.name.len() > 24 {
+        return None;
+    }
     let bare = squeezed(a.name);
     let meant = match bare.as_str() {
         "TSREFCLOCK" | "TSREF" | "REFCLK" | "TSRECLK" => Some("ts-refclk"),
@@ -63,7 +81,7 @@ pub(crate) fn right_name(a: &Attribute<'_>, f: &mut Findings) -> Option<&'static
         "FTMP" | "FMPT" | "FMTPS" | "FMT" => Some("fmtp"),
         "RTPMAPS" | "RTMAP" | "RTPAMP" => Some("rtpmap"),
         "SOURCEFILTERS" | "SRCFILTER" => Some("source-filter"),
-        _ => READ.iter().find(|n| squeezed(n) == bare).copied(),
+        _ => READ.iter().find(|n| same_word(n, a.name)).copied(),
     }?;
     let what = format!("`a={}` in place of a={meant}", clip(a.name));
     f.deviates("attribute-name", "RFC 8866 6", a.start(), meant, what, "read as the latter");
@@ -137,7 +155,14 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
     if let Some(what) = foreign {
         let what = clip_name(&what);
         let message = format!("this medium is {what}, not ST 2110");
-        f.warn("foreign", "ST 2110-10:2022 6", medium.at, "m=", message, "ignored; give the SDP of an ST 2110 sender");
+        f.warn(
+            "foreign",
+            "ST 2110-10:2022 6.2",
+            medium.at,
+            "m=",
+            message,
+            "ignored; give the SDP of an ST 2110 sender",
+        );
         let legs = vec![quiet_leg(medium, common, mid.as_ref())];
         let refusal = Some(format!("it is {what}, not ST 2110"));
         return Candidate {
@@ -146,6 +171,7 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
             at: medium.at,
             refusal,
             foreign: true,
+            kept: vec![],
         };
     }
     if choice.encoding.eq_ignore_ascii_case("SMPTE2022-6") {
@@ -160,7 +186,14 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
         );
         let legs = vec![quiet_leg(medium, common, mid.as_ref())];
         let refusal = Some("it is SDI over IP (ST 2022-6)".to_owned());
-        return Candidate { flow: flow(Essence::Sdi2022_6, &choice, legs), mid, at: medium.at, refusal, foreign: true };
+        return Candidate {
+            flow: flow(Essence::Sdi2022_6, &choice, legs),
+            mid,
+            at: medium.at,
+            refusal,
+            foreign: true,
+            kept: vec![],
+        };
     }
     let mut refuse = |why: &str| {
         refusal.get_or_insert_with(|| why.to_owned());
@@ -217,13 +250,14 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
             "received all the same; enable it at the sender",
         );
     }
-    remarks(medium, f);
+    remarks(&medium.attributes, f);
     let mut flow = flow(essence, &choice, legs);
     if !choice.encoding.is_empty() {
         clock_attributes(&mut flow, medium, &own, common, f);
     }
     flow.usable = refusal.is_none();
-    Candidate { flow, mid, at: medium.at, refusal, foreign: false }
+    let kept = vec![kept(&medium.attributes); flow.legs.len()];
+    Candidate { flow, mid, at: medium.at, refusal, foreign: false, kept }
 }
 
 /// The essence, or the reason why it cannot be received and what is known of it all the same.
@@ -402,7 +436,7 @@ fn legs(
         };
         f.note(
             "no-source-filter",
-            "ST 2110-10:2022 8.4",
+            "RFC 4570 3",
             at,
             "source-filter",
             what,
@@ -464,7 +498,7 @@ fn clock_attributes(
 }
 
 /// Attributes that are known, harmless and of somebody else.
-fn remarks(medium: &Medium<'_>, f: &mut Findings) {
+pub(crate) fn remarks(attributes: &[Attribute<'_>], f: &mut Findings) {
     let families: [(&str, &[&str], &str); 4] = [
         ("AES67, RAVENNA or Dante", &["clock-domain", "sync-time", "framecount", "palign", "keywds"], "midi-pre"),
         ("NVIDIA", &[], "x-nv"),
@@ -472,19 +506,15 @@ fn remarks(medium: &Medium<'_>, f: &mut Findings) {
         ("HDCP key exchange (the content may be protected)", &["hkep"], "hkep"),
     ];
     for (family, names, prefix) in families {
-        let found: Vec<&Attribute<'_>> = medium
-            .attributes
-            .iter()
-            .filter(|a| names.contains(&a.name) || a.name.starts_with(prefix))
-            .take(8)
-            .collect();
+        let found: Vec<&Attribute<'_>> =
+            attributes.iter().filter(|a| names.contains(&a.name) || a.name.starts_with(prefix)).take(8).collect();
         if let Some(first) = found.first() {
             let list = found.iter().map(|a| a.name).collect::<Vec<_>>().join(", ");
             let what = format!("attributes of {family}: {}", clip(&list));
             f.note("foreign-attribute", "RFC 8866 5.13", first.start(), first.name, what, "ignored");
         }
     }
-    for a in medium.attributes.iter().filter(|a| a.name == "ssrc" && !a.value.trim().contains(' ')).take(1) {
+    for a in attributes.iter().filter(|a| a.name == "ssrc" && !a.value.trim().contains(' ')).take(1) {
         let what = format!("a=ssrc:{} says nothing of the source", clip(a.value));
         f.note("ssrc", "RFC 5576 4.1", a.start(), "ssrc", what, "ignored");
     }

@@ -72,6 +72,16 @@ impl<'a> Params<'a> {
     fn line(&mut self, attribute: &Attribute<'a>, from: usize, f: &mut Findings) {
         let text: &'a str = attribute.value;
         let mut at = from;
+        let tight = text
+            .as_bytes()
+            .windows(2)
+            .enumerate()
+            .skip(from)
+            .find(|(_, w)| w[0] == b';' && !matches!(w[1], b' ' | b';'));
+        if let Some((here, _)) = tight {
+            let what = "no blank after a semicolon".to_owned();
+            f.note("separator-blank", "ST 2110-20:2022 7.1", attribute.at(here + 1), "fmtp", what, "read all the same");
+        }
         let mut pieces = text.get(from..).unwrap_or("").split(';').peekable();
         while let Some(piece) = pieces.next() {
             let lead = piece.len() - piece.trim_start().len();
@@ -117,7 +127,9 @@ impl<'a> Params<'a> {
     }
 
     fn single(&mut self, attribute: &Attribute<'a>, item: &'a str, at: usize, f: &mut Findings) {
-        let item = item.trim_end_matches([' ', ',']);
+        // A comma at the end separates items that should have been separated by ;, except in a list of its own.
+        let list = item.get(..4).is_some_and(|n| n.eq_ignore_ascii_case("DIT="));
+        let item = if list { item.trim_end() } else { item.trim_end_matches([' ', ',']) };
         let here = attribute.at(at);
         let sign = item.find('=').or_else(|| {
             let colon = item.find(':')?;

@@ -10,6 +10,7 @@ use crate::sources::SessionFilters;
 use crate::text;
 use crate::{Diagnostic, Essence, Flow, Severity};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
+use std::collections::HashMap;
 
 /// Largest text that is read. The longest SDP of a thousand senders' documents has 10 KiB.
 pub const MAX_OCTETS: usize = 1 << 20;
@@ -40,6 +41,10 @@ pub struct Description {
     pub usable: bool,
     /// Why a flow cannot be received: its `index` and the reason.
     pub refusals: Vec<(usize, String)>,
+    /// Attributes of the session that are not read, for [`Description::corrected`].
+    pub(crate) kept_session: Vec<(String, String)>,
+    /// The same of the media, by flow index and leg.
+    pub(crate) kept_media: HashMap<(usize, usize), Vec<(String, String)>>,
 }
 
 impl Description {
@@ -64,6 +69,8 @@ impl Description {
             diagnostics: f.finish(),
             usable: false,
             refusals: vec![],
+            kept_session: vec![],
+            kept_media: HashMap::new(),
         }
     }
 }
@@ -111,7 +118,14 @@ pub fn parse(input: &[u8], mode: Mode) -> Description {
     let flows = flows(&session, &mut f);
     let usable = flows.iter().any(|c| c.refusal.is_none()) && !(mode == Mode::Strict && f.has_errors());
     let refusals = flows.iter().filter_map(|c| Some((c.flow.index, c.refusal.clone()?))).collect();
+    let kept = |c: &Candidate| {
+        c.kept.clone().into_iter().enumerate().map(|(leg, k)| ((c.flow.index, leg), k)).collect::<Vec<_>>()
+    };
+    let kept_media = flows.iter().flat_map(kept).collect();
+    let kept_session = medium::kept(&session.attributes);
     Description {
+        kept_session,
+        kept_media,
         session_name: session.name.clone(),
         origin: session.origin.clone(),
         flows: flows.into_iter().map(|c| c.flow).collect(),
@@ -134,11 +148,8 @@ fn flows(session: &Session<'_>, f: &mut Findings) -> Vec<Candidate> {
             Some("privacy" | "crypto" | "key-mgmt") => encrypted = Some(a),
             _ => {}
         }
-        if a.name == "hkep" && encrypted.is_none() {
-            let what = "HDCP key exchange is offered; the content may be protected".to_owned();
-            f.note("foreign-attribute", "RFC 8866 5.13", a.start(), "hkep", what, "ignored");
-        }
     }
+    medium::remarks(&session.attributes, f);
     let filters = SessionFilters::read(&session.attributes, f);
     let clocks = clocks::reference_clocks(&clock_lines, f);
     let common = Common { session, filters, clocks, media_clock, encrypted };
@@ -175,5 +186,5 @@ fn verdict(flows: &[Candidate], f: &mut Findings) {
         }
     }
     let what = format!("no ST 2110 flow in this description: it holds {}", names.join(", "));
-    f.error("no-st2110-flow", "ST 2110-10:2022 6", At::TEXT, "", what, "give the SDP of an ST 2110 sender");
+    f.error("no-st2110-flow", "ST 2110-10:2022 6.2", At::TEXT, "", what, "give the SDP of an ST 2110 sender");
 }

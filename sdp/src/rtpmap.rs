@@ -188,7 +188,7 @@ fn check_range(pt: u8, medium: &Medium<'_>, encoding: &str, f: &mut Findings) {
     };
     f.deviates(
         "payload-type-range",
-        "ST 2110-10:2022 6.5",
+        "ST 2110-10:2022 6.2",
         at,
         "m=",
         what,

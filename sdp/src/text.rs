@@ -44,6 +44,28 @@ pub(crate) fn raw_lines<'a>(text: &'a [u8], f: &mut Findings) -> Vec<Raw<'a>> {
     if let Some(lines) = escaped_lines(text, f) {
         return lines;
     }
+    let (lines, lone_cr) = split(text);
+    if lone_cr > 0 {
+        f.deviates(
+            "line-ends",
+            "RFC 8866 9",
+            At::line(1),
+            "",
+            format!("{lone_cr} line(s) end in CR alone"),
+            "read as line ends; write CR LF",
+        );
+    }
+    lines
+}
+
+/// The lines of a text as a person sees them, for quoting: what [`crate::Diagnostic::line`] counts.
+pub fn physical_lines(input: &[u8]) -> Vec<String> {
+    let decoded = decode(input, &mut Findings::new(false));
+    split(&decoded).0.iter().map(|raw| String::from_utf8_lossy(raw.octets).into_owned()).collect()
+}
+
+/// Lines, and how many of them ended in CR alone.
+fn split(text: &[u8]) -> (Vec<Raw<'_>>, u32) {
     let mut lines = Vec::new();
     let (mut start, mut at, mut number, mut lone_cr) = (0, 0, 1u32, 0u32);
     while at < text.len() {
@@ -68,17 +90,7 @@ pub(crate) fn raw_lines<'a>(text: &'a [u8], f: &mut Findings) -> Vec<Raw<'a>> {
     if start < text.len() {
         lines.push(Raw { number, column: 1, octets: &text[start..] });
     }
-    if lone_cr > 0 {
-        f.deviates(
-            "line-ends",
-            "RFC 8866 9",
-            At::line(1),
-            "",
-            format!("{lone_cr} lines end in CR alone"),
-            "read as line ends; write CR LF",
-        );
-    }
-    lines
+    (lines, lone_cr)
 }
 
 /// An SDP copied out of a JSON string: its line ends are the characters `\r\n`.

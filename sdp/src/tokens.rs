@@ -67,7 +67,7 @@ pub(crate) fn address(text: &str, at: At, parameter: &str, f: &mut Findings) -> 
 
 /// Groups that no stream may use, and addresses that nobody can receive on.
 pub(crate) fn check_group(address: IpAddr, at: At, f: &mut Findings) {
-    const CLAUSE: &str = "ST 2110-10:2022 6.3";
+    const CLAUSE: &str = "RFC 5771 4";
     let IpAddr::V4(v4) = address else { return };
     let [a, b, c, _] = v4.octets();
     if (a, b) == (224, 0) && c < 2 {
@@ -94,6 +94,16 @@ pub(crate) fn eui(text: &str, count: usize) -> Option<String> {
         let pairs: Vec<String> = hex.chunks(2).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
         pairs.join("-")
     })
+}
+
+/// Whether two names are the same but for case, dashes and the like.
+pub(crate) fn same_word(a: &str, b: &str) -> bool {
+    let plain = |text: &str| -> Vec<u8> {
+        text.bytes().filter(u8::is_ascii_alphanumeric).map(|c| c.to_ascii_uppercase()).collect()
+    };
+    // Most names differ in their first letter: look before allocating.
+    let first = |text: &str| text.bytes().find(u8::is_ascii_alphanumeric).map(|c| c.to_ascii_uppercase());
+    first(a) == first(b) && a.len().abs_diff(b.len()) < 8 && plain(a) == plain(b)
 }
 
 /// Letters and digits only, in upper case: `YCbCr4:2:2` and `ycbcr-4:2:2` are the same word.

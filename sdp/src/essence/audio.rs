@@ -46,7 +46,10 @@ pub(crate) fn read(said: &Said<'_, '_>, p: &Params<'_>, f: &mut Findings) -> Res
     if ![44100, 48000, 96000].contains(&said.clock_rate) {
         let what = format!("a sampling rate of {} Hz", said.clock_rate);
         let cure = "taken as written; ST 2110 and AES67 have 48000, 96000 and 44100";
-        f.deviates("sampling-rate", said.clause(), said.rtpmap_at, "rtpmap", what, cure);
+        match said.is_aes3() {
+            true => f.deviates("sampling-rate", AM824, said.rtpmap_at, "rtpmap", what, cure),
+            false => f.warn("sampling-rate", "ST 2110-30:2025 6.1", said.rtpmap_at, "rtpmap", what, cure),
+        }
     }
     let time = packet_time(said, channels, p.at, f);
     let channel_order = channel_order(said, channels, p, f);
@@ -321,8 +324,10 @@ fn channel_order(said: &Said<'_, '_>, channels: u32, p: &Params<'_>, f: &mut Fin
             },
         }
     }
+    // Not forbidden: ST 2110-30 takes what one has more than the other as undefined.
     if sum > channels {
-        said_wrong(format!("channel-order names {sum} channels, the rtpmap has {channels}"), "the rtpmap is used");
+        let what = format!("channel-order names {sum} channels, the rtpmap has {channels}");
+        f.warn("channel-order", CLAUSE, item.value_at, "channel-order", what, "the rtpmap is used; correct either");
     } else if sum < channels && !said.is_aes3() {
         let what = format!("channel-order names {sum} of {channels} channels");
         f.note("channel-order", CLAUSE, item.value_at, "channel-order", what, "the others are undefined");

@@ -7,7 +7,7 @@ use crate::diagnostic::{At, Findings, clip};
 use crate::params::Params;
 use crate::rate;
 
-const CLAUSE: &str = "ST 2110-22:2019 7.2";
+const CLAUSE: &str = "ST 2110-22:2022 7.2";
 
 pub(crate) fn read(
     encoding: &str,
@@ -19,6 +19,11 @@ pub(crate) fn read(
     let width = size(p, "width", f);
     let height = size(p, "height", f);
     video::sender_type(p, f);
+    if let Some((value, item)) = p.value("SSN", f).filter(|(v, _)| !["ST2110-22:2019", "ST2110-22:2022"].contains(v)) {
+        let what = format!("`{}` is not an edition of ST 2110-22", clip(value));
+        let cure = "read as ST 2110-22; write SSN=ST2110-22:2019 or :2022";
+        f.deviates("ssn", CLAUSE, item.value_at, "SSN", what, cure);
+    }
     let jpeg_xs = encoding.eq_ignore_ascii_case("jxsv");
     if jpeg_xs {
         flag(p, "packetmode", true, f);
@@ -28,7 +33,7 @@ pub(crate) fn read(
         let what = "b=AS, the bit rate, is missing from the medium".to_owned();
         f.deviates(
             "missing-bandwidth",
-            "ST 2110-22:2019 7.1",
+            "ST 2110-22:2022 7.3",
             At { column: 0, ..p.at },
             "b=",
             what,
@@ -70,7 +75,7 @@ pub(crate) fn read(
         let what = "neither exactframerate nor a=framerate is given".to_owned();
         f.deviates(
             "missing-parameter",
-            CLAUSE,
+            "ST 2110-22:2022 7.4",
             p.at,
             "exactframerate",
             what,
@@ -101,7 +106,7 @@ fn size(p: &Params<'_>, name: &str, f: &mut Findings) -> Option<u32> {
         }
         return None;
     };
-    let number = value.parse::<u32>().ok().filter(|n| (1..=65535).contains(n));
+    let number = value.parse::<u32>().ok().filter(|n| (1..=32767).contains(n));
     if number.is_none() {
         let what = format!("`{}` is not a number of pixels", clip(value));
         f.deviates("bad-size", CLAUSE, item.value_at, name, what, "taken from the codestream");

@@ -74,7 +74,7 @@ pub(crate) fn ancillary(p: &Params<'_>, framerate: Option<Ratio>, f: &mut Findin
         }
         anc.transmission_model = word.map(str::to_owned);
     }
-    anc.ssn = edition(p, &["ST2110-40:2018", "ST2110-40:2023"], ANC, f);
+    anc.ssn = edition(p, &["ST2110-40:2018", "ST2110-40:2023", "ST2110-40:2021"], ANC, f);
     if anc.transmission_model.is_some() && anc.ssn.as_deref() == Some("ST2110-40:2018") {
         let at = p.peek("SSN").map_or(p.at, |i| i.value_at);
         f.deviates(
@@ -127,7 +127,7 @@ fn edition(p: &Params<'_>, editions: &[&str], clause: &'static str, f: &mut Find
 }
 
 pub(crate) fn fast_metadata(p: &Params<'_>, f: &mut Findings) -> FastMetadata {
-    let ssn = edition(p, &["ST2110-41:2024"], FAST, f);
+    let ssn = edition(p, &["ST2110-41:2024", "SMPTE2110-41:2024"], FAST, f);
     let mut types = Vec::new();
     if let Some((value, item)) = p.value("DIT", f) {
         let mut offset = 0;

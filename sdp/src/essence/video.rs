@@ -56,7 +56,7 @@ pub(crate) fn read(p: &Params<'_>, framerate: Option<Ratio>, f: &mut Findings) -
     let ssn = ssn(p, colorimetry, tcs, f);
     let max_udp = max_udp(p, packing, f);
     let troff_us = troff(p, rate, f);
-    let cmax = positive(p, "CMAX", "ST 2110-21:2022 8", f);
+    let cmax = positive(p, "CMAX", "ST 2110-21:2022 8.2", f);
     let ts_mode = ts_mode(p, f);
     let ts_delay_us = ts_delay(p, f);
     let par = par(p, f);
@@ -68,7 +68,7 @@ pub(crate) fn read(p: &Params<'_>, framerate: Option<Ratio>, f: &mut Findings) -
             list => format!("{} missing in fmtp", list.join(", ")),
         });
     };
-    let video = Video {
+    let mut video = Video {
         sampling,
         depth,
         width,
@@ -89,6 +89,9 @@ pub(crate) fn read(p: &Params<'_>, framerate: Option<Ratio>, f: &mut Findings) -
         ssn,
     };
     together(&video, p, f)?;
+    if video.sampling == Sampling::Key {
+        video.tcs = Tcs::Sdr;
+    }
     Ok(video)
 }
 
@@ -272,7 +275,7 @@ pub(crate) fn frame_rate(p: &Params<'_>, framerate: Option<Ratio>, scan: Scan, f
             Some(rate) => format!("a=framerate is used ({rate}); write exactframerate={rate}"),
             None => "buffers are sized for 60 frames a second; write for example exactframerate=25".to_owned(),
         };
-        if p.peek("exactframerate").is_none() {
+        if p.present && p.peek("exactframerate").is_none() {
             let what = "exactframerate is missing".to_owned();
             f.deviates("missing-parameter", FMTP, p.at, "exactframerate", what, &cure);
         }
@@ -389,7 +392,7 @@ fn packing(p: &Params<'_>, f: &mut Findings) -> Packing {
 
 /// `TP` of ST 2110-21.
 pub(crate) fn sender_type(p: &Params<'_>, f: &mut Findings) -> Option<SenderType> {
-    const CLAUSE: &str = "ST 2110-21:2022 8";
+    const CLAUSE: &str = "ST 2110-21:2022 8.1";
     let Some((value, item)) = p.value("TP", f) else {
         if p.present && p.peek("TP").is_none() {
             let what = "TP, the sender type, is missing".to_owned();
@@ -478,7 +481,7 @@ fn ssn(p: &Params<'_>, colorimetry: Colorimetry, tcs: Tcs, f: &mut Findings) -> 
 }
 
 fn max_udp(p: &Params<'_>, packing: Packing, f: &mut Findings) -> u32 {
-    const CLAUSE: &str = "ST 2110-10:2022 6.4";
+    const CLAUSE: &str = "ST 2110-10:2022 8.6";
     let Some((value, item)) = p.value("MAXUDP", f) else { return 1460 };
     let Ok(size) = value.parse::<u32>() else {
         let what = format!("`{}` is not a number of octets", clip(value));
@@ -512,18 +515,22 @@ fn max_udp(p: &Params<'_>, packing: Packing, f: &mut Findings) -> u32 {
         f.deviates("maxudp", "ST 2110-20:2022 6.3.3", item.at, "MAXUDP", what, "ignored; leave MAXUDP out");
         return 1460;
     }
+    if size > 1460 {
+        let what = format!("packets of up to {size} octets");
+        f.note("maxudp", CLAUSE, item.at, "MAXUDP", what, "the network and the interface need an MTU above that");
+    }
     size
 }
 
 /// `TROFF` of ST 2110-21: a positive number of microseconds, less than a frame.
 fn troff(p: &Params<'_>, rate: Option<Ratio>, f: &mut Findings) -> Option<u32> {
-    let troff = positive(p, "TROFF", "ST 2110-21:2022 8", f)?;
+    let troff = positive(p, "TROFF", "ST 2110-21:2022 8.2", f)?;
     let frame_us = rate.map(|r| 1e6 / r.as_f64());
     if let (Some(frame), Some(item)) = (frame_us.filter(|frame| f64::from(troff) >= *frame), p.peek("TROFF")) {
         let what = format!("TROFF is {troff} us, a frame lasts {frame:.0} us");
         f.deviates(
             "troff",
-            "ST 2110-21:2022 8",
+            "ST 2110-21:2022 8.2",
             item.value_at,
             "TROFF",
             what,
@@ -536,7 +543,9 @@ fn troff(p: &Params<'_>, rate: Option<Ratio>, f: &mut Findings) -> Option<u32> {
 
 fn positive(p: &Params<'_>, name: &str, clause: &'static str, f: &mut Findings) -> Option<u32> {
     let (value, item) = p.value(name, f)?;
-    let number = value.parse::<u32>().ok().filter(|n| *n > 0);
+    // Clause 6.2 of ST 2110-21 allows an offset of 0.
+    let least = u32::from(name != "TROFF");
+    let number = value.parse::<u32>().ok().filter(|n| *n >= least);
     if number.is_none() {
         let what = format!("`{}` is not a positive integer", clip(value));
         f.deviates("bad-number", clause, item.value_at, name, what, "ignored; the default is assumed");
@@ -574,13 +583,13 @@ fn par(p: &Params<'_>, f: &mut Findings) -> Ratio {
     });
     let Some(ratio) = ratio else {
         let what = format!("`{}` is not a pixel aspect ratio", clip(value));
-        f.deviates("par", FMTP, item.value_at, "PAR", what, "1:1 assumed; write for example 12:11");
+        f.deviates("par", "ST 2110-20:2022 7.3", item.value_at, "PAR", what, "1:1 assumed; write for example 12:11");
         return SQUARE;
     };
     if !value.contains(':') {
         f.deviates(
             "par",
-            FMTP,
+            "ST 2110-20:2022 7.3",
             item.value_at,
             "PAR",
             format!("`{}` in place of a ratio with a colon", clip(value)),
