@@ -67,6 +67,9 @@ a=mediaclk:direct=0
 a=mid:two
 ";
 
+/// Replacements, each made once.
+type Changes = &'static [(&'static str, &'static str)];
+
 const N: Severity = Severity::Note;
 const W: Severity = Severity::Warning;
 const E: Severity = Severity::Error;
@@ -451,7 +454,7 @@ fn video_parameters() {
         row(VIDEO, from, to, severity, code, 9, column);
     }
     // A second slip does not hide the first; both are needed for these.
-    let two: &[(&[(&str, &str)], Severity, &str)] = &[
+    let two: &[(Changes, Severity, &str)] = &[
         (&[("YCbCr-4:2:2", "YCbCr-4:2:0"), ("depth=10", "depth=16")], E, "no-pgroup"),
         (&[("YCbCr-4:2:2", "XYZ"), ("BT709", "XYZ")], E, "no-pgroup"),
         (
@@ -480,7 +483,7 @@ fn video_parameters() {
         assert_eq!(d.usable, *severity < E, "{changes:?}");
     }
     // And these are right as they are.
-    let right: &[&[(&str, &str)]] = &[
+    let right: &[Changes] = &[
         &[("TP=2110TPN", "TP=2110TPW; MAXUDP=1460")],
         &[("60000/1001", "30000/1001"), ("TP=2110TPN", "TP=2110TPN; interlace")],
         &[("60000/1001", "24000/1001"), ("TP=2110TPN", "TP=2110TPNL; interlace; segmented; RANGE=FULL; PAR=12:11")],
@@ -757,7 +760,7 @@ fn media_level_holds_over_session_level() {
 #[test]
 fn expected_rates_are_those_of_the_standards() {
     // ST 2110-21 worked values: packets of a frame and a second.
-    let cases: &[(&[(&str, &str)], u32, f64)] = &[
+    let cases: &[(Changes, u32, f64)] = &[
         (&[], 4320, 258_941.06),
         (&[("PM=2110GPM", "PM=2110BPM")], 4115, 246_653.35),
         (&[("60000/1001", "25"), ("TP=2110TPN", "TP=2110TPN; interlace")], 4320, 108_000.0),
