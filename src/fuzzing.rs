@@ -15,3 +15,89 @@ pub fn capture(octets: &[u8]) {
     assert!(counters.snapped <= counters.records);
     assert!(matches!(capture.next_record(), Ok(None)));
 }
+
+/// RTP, sample row data headers and the depacketiser: a format, then packets, raw ones and ones that are nearly right.
+pub fn depacketise(octets: &[u8]) {
+    use crate::depacketise::{Config, Depacketiser, Packet};
+    use crate::format::WireFormat;
+    use crate::plan::Step;
+    use crate::sdp::{Depth, Ratio, Sampling, Scan};
+    use crate::time::Tai;
+
+    let Some((setup, mut rest)) = octets.split_first_chunk::<8>() else { return };
+    let of = |n: usize, len: usize| usize::from(setup[n]) % len;
+    let (sampling, depth) = (Sampling::ALL[of(0, Sampling::ALL.len())], Depth::ALL[of(1, Depth::ALL.len())]);
+    let (width, height) = (u32::from(setup[2]) + 1, u32::from(setup[3] % 64) + 1);
+    let Some(format) = WireFormat::new(sampling, depth, width, height, Scan::ALL[of(4, Scan::ALL.len())]) else {
+        return;
+    };
+    let rate = [None, Ratio::new(30000, 1001), Ratio::new(25, 1), Ratio::new(0, 1)][of(5, 4)];
+    let mut config = Config::new(format, 96, rate);
+    config.reorder = u32::from(setup[6]);
+    config.window = usize::from(setup[7]);
+    let mut depacketiser = Depacketiser::video(config);
+
+    let mut arrival = Tai(1_700_000_000_000_000_000);
+    let mut open = [false; crate::plan::MAX_OPEN];
+    let mut packet = Vec::new();
+    while let Some(([op, delay, size], tail)) = rest.split_first_chunk::<3>() {
+        rest = tail;
+        arrival.0 += u64::from(*delay) << 16;
+        let slot = u32::from(*size);
+        let plan = match op % 8 {
+            0 => depacketiser.idle(arrival),
+            1 if *size == 0 => depacketiser.finish(),
+            kind => {
+                packet.clear();
+                if kind < 3 {
+                    let (raw, tail) = rest.split_at(usize::from(*size).min(rest.len()));
+                    rest = tail;
+                    packet.extend_from_slice(raw);
+                } else {
+                    let Some((b, tail)) = rest.split_first_chunk::<8>() else { break };
+                    rest = tail;
+                    // Extension, sequence, timestamp, SSRC, row, offset, length, F and marker.
+                    packet.extend([
+                        0x80,
+                        b[7] << 7 | 96,
+                        b[0] & 1,
+                        b[1],
+                        0,
+                        0,
+                        b[2] >> 4,
+                        b[2] << 4,
+                        0,
+                        0,
+                        0,
+                        b[0] >> 6,
+                    ]);
+                    let len = u16::from(*size).wrapping_mul(format.pgroup.octets as u16);
+                    let offset = u16::from(b[5]).wrapping_mul(format.pgroup.width() as u16);
+                    packet.extend([0, b[3] & 1]);
+                    packet.extend(len.to_be_bytes());
+                    packet.extend([b[7] << 6 & 0x80, b[4] & 0x7f]);
+                    packet.extend(offset.to_be_bytes());
+                    packet.resize(packet.len() + usize::from(len), b[6]);
+                }
+                let wire_octets = packet.len() as u16;
+                let present = if op & 0x80 == 0 { packet.len() } else { packet.len() / 2 };
+                let head = packet.get(..present.min(64)).unwrap_or(&packet);
+                let whole = Packet { slot, head, octets: present as u16, wire_octets, arrival, leg: op >> 6 & 1 };
+                depacketiser.push(std::iter::once(whole))
+            }
+        };
+        for placement in &plan.placements {
+            assert!(placement.slot == slot && usize::from(placement.src + placement.len) <= packet.len());
+        }
+        for step in &plan.steps {
+            match step {
+                Step::Open(id) => assert!(!std::mem::replace(&mut open[usize::from(id.0)], true)),
+                Step::Place(id, _) => assert!(open[usize::from(id.0)]),
+                Step::Close(id, _) => assert!(std::mem::replace(&mut open[usize::from(id.0)], false)),
+            }
+        }
+        depacketiser.check_invariants();
+    }
+    depacketiser.finish();
+    depacketiser.check_invariants();
+}

@@ -57,6 +57,8 @@ const STRANGER: u32 = 8;
 const MAX_OUTAGE: i32 = 60 * 90_000;
 /// No essence has more packets a tick of 90 kHz (8 million a second).
 const MAX_PER_TICK: i64 = 89;
+/// When an old sequence is said to go on, its timestamps have moved like its arrivals, up to this (half a second).
+const IN_TIME: i64 = 45_000;
 /// A late packet is younger than this many packets.
 const MAX_LATE: i64 = 1 << 20;
 /// How far from the wrap of the low half an extension may move.
@@ -192,8 +194,13 @@ impl Line {
         if distance <= self.bits.len() as i64 * 64 {
             return true;
         }
+        distance <= i64::from(ticks) * MAX_PER_TICK + (1 << 16) && self.in_time(s, 2 * 90_000)
+    }
+
+    /// Did timestamp and arrival move alike, up to so many ticks?
+    fn in_time(&self, s: Sighting, tolerance: i64) -> bool {
         let elapsed = s.arrival.since(self.arrival) / 1_000_000 * 90;
-        distance <= i64::from(ticks) * MAX_PER_TICK + (1 << 16) && (elapsed - i64::from(ticks)).abs() < 2 * 90_000
+        elapsed.saturating_sub(i64::from(self.ticks(s.timestamp))).saturating_abs() < tolerance
     }
 }
 
@@ -302,7 +309,7 @@ impl Track {
         if self.trial > 0 {
             // The old sequence first: when it goes on, the new one was a stray.
             let distance = self.before.distance(s.sequence);
-            if s.ssrc == self.before.ssrc && self.before.goes_on(s, distance) {
+            if s.ssrc == self.before.ssrc && self.before.goes_on(s, distance) && self.before.in_time(s, IN_TIME) {
                 self.give_up_trial();
                 return match self.follow(s) {
                     Some(Verdict::New) => Verdict::Returned,

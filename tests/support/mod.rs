@@ -23,11 +23,11 @@ pub fn format(sampling: Sampling, depth: Depth, width: u32, height: u32, scan: S
 pub fn formats(scan: Scan) -> Vec<WireFormat> {
     let list = [
         (Sampling::YCbCr422, Depth::D10, 64, 32),
-        (Sampling::YCbCr422, Depth::D8, 720, 36),
+        (Sampling::YCbCr422, Depth::D8, 360, 16),
         (Sampling::Rgb, Depth::D8, 37, 33),
         (Sampling::YCbCr444, Depth::D10, 61, 34),
-        (Sampling::YCbCr444, Depth::F16, 300, 32),
-        (Sampling::YCbCr420, Depth::D10, 66, 70),
+        (Sampling::YCbCr444, Depth::F16, 300, 12),
+        (Sampling::YCbCr420, Depth::D10, 66, 50),
         (Sampling::Key, Depth::D12, 33, 40),
     ];
     list.into_iter().filter_map(|(s, d, w, h)| WireFormat::new(s, d, w, h, scan)).collect()

@@ -1,10 +1,13 @@
 //! What a stream shows by itself: how its rows are numbered, and which field comes first.
 
 use crate::sdp::Ratio;
-use crate::time::{Alignment, MediaClock, Tai, VIDEO_CLOCK, frame_phase, half_frame_ticks};
+use crate::time::{MediaClock, Tai, VIDEO_CLOCK, frame_phase, half_frame_ticks};
 
 /// Frames after which rows are taken to begin at 0 although nothing has shown it.
 const PATIENCE: u32 = 4;
+
+/// Nanoseconds from the timestamp to the arrival of an aligned sender at most, either way.
+const MAX_LATENCY: i64 = 250_000_000;
 
 /// Numbering of rows. By the standard a frame or field begins with row 0; some senders count as in the SDI raster (42
 /// for 1080p, 21 and 584 for 1080i) or from 1.
@@ -85,7 +88,8 @@ impl Order {
     /// Field `f` begins.
     pub(super) fn observe(&mut self, f: usize, timestamp: u32, arrival: Tai, rate: Ratio) {
         let u = MediaClock::VIDEO.unwrap(timestamp, arrival);
-        let (Alignment::Aligned, Ok(ticks)) = (Alignment::judge(u.latency_ns), u64::try_from(u.ticks)) else { return };
+        // A free-running clock that happens to be near shows nothing.
+        let (true, Ok(ticks)) = (u.latency_ns.abs() < MAX_LATENCY, u64::try_from(u.ticks)) else { return };
         let half = half_frame_ticks(rate, VIDEO_CLOCK);
         let phase = frame_phase(ticks, rate, VIDEO_CLOCK);
         if half < 8 {
