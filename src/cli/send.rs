@@ -1,16 +1,18 @@
 //! `gdmedia send`.
 
+mod again;
 mod choose;
 mod report;
 
-use super::stop;
+use super::{duration, stop};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Tcs};
 use gdmedia::send::file::{self, Extent};
+use gdmedia::send::input::{Input, Samples};
 use gdmedia::send::live;
 use gdmedia::send::name::{self, Named};
 use gdmedia::send::schedule::Pacing;
-use gdmedia::send::socket::{Outlet, Target};
+use gdmedia::send::socket::Outlet;
 use gdmedia::send::stream::Stream;
 use gdmedia::time::Tai;
 use gdmedia::wire::capture::PcapWriter;
@@ -34,6 +36,21 @@ pub struct Args {
     /// Which flow of the SDP, or of the capture to replay
     #[arg(long, value_name = "N")]
     flow: Option<usize>,
+    /// Frames of a file instead of the test picture: y4m, or raw samples
+    #[arg(long, value_name = "FILE|-", conflicts_with = "replay")]
+    input: Option<PathBuf>,
+    /// How samples lie in a raw --input
+    #[arg(long, value_name = "planar|wire", value_parser = samples, default_value = "planar")]
+    layout: Samples,
+    /// Send a capture again, at its own pace
+    #[arg(long, value_name = "FILE.pcap")]
+    replay: Option<PathBuf>,
+    /// Pace of --replay: 2 is twice as fast
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
+    speed: f64,
+    /// Begin again when --input or --replay ends
+    #[arg(long = "loop")]
+    repeat: bool,
     /// Raster, scan and rate: 1080p59.94, 1080i50, 1080psf25, 640x480p30
     #[arg(long, value_name = "NAME", value_parser = named)]
     format: Option<Named>,
@@ -134,25 +151,6 @@ const DEFAULT_FRAMES: u64 = 10;
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
     let stop = stop::install()?;
-    let plan = choose::plan(&args)?;
-    let mut stream = Stream::new(&plan.video, plan.choice)?;
-    let mut source = choose::source(&args, &plan, &stream)?;
-    if let Some(path) = &plan.file {
-        let extent = Extent {
-            start: Tai(args.fine.at.saturating_mul(1_000_000_000)),
-            frames: args.frames.or(args.duration.is_none().then_some(DEFAULT_FRAMES)),
-            duration: args.duration,
-        };
-        let routes = plan.routes(&args)?;
-        let mut out = PcapWriter::create(path)?;
-        report::start(&args, &plan, &stream, source.as_ref(), &[], None);
-        let written = file::write(&mut stream, source.as_mut(), &routes, &mut out, extent, &stop)?;
-        out.finish()?;
-        report::written(&args, path, &written);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let targets = plan.targets(&args);
-    let mut outlets = targets.into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
     let options = live::Options {
         frames: args.frames,
         duration: args.duration,
@@ -161,12 +159,47 @@ pub fn run(args: Args) -> Result<ExitCode> {
         utc_offset_s: args.fine.utc_offset,
         spin: args.fine.spin,
     };
-    report::start(&args, &plan, &stream, source.as_ref(), &outlets, Some(&options));
-    let (json, rate) = (args.json, stream.bits_per_second());
-    let mut slow = |r: &live::Report| report::slow(json, r);
-    let done = live::run(&mut stream, source.as_mut(), &mut outlets, &options, &stop, &mut slow)?;
-    report::end(&args, &done, &stream, rate);
-    Ok(ExitCode::from(u8::from(done.share() < live::ENOUGH)))
+    if let Some(path) = &args.replay {
+        return again::run(&args, path, &options, &stop);
+    }
+    let input = args.input.as_deref().map(Input::open).transpose()?;
+    let plan = choose::plan(&args, input.as_ref().and_then(|i| i.header()))?;
+    let mut stream = Stream::new(&plan.video, plan.choice)?;
+    let mut source = choose::source(&args, &plan, &stream, input, &stop)?;
+    let Some(path) = &plan.file else {
+        let outlets = choose::targets(&args, &plan.flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
+        if let Some(path) = &args.write_sdp {
+            let sources: Vec<_> = outlets.iter().map(Outlet::source).collect();
+            choose::write_sdp(path, &plan.flow, &sources)?;
+        }
+        report::start(&args, &plan, &stream, source.as_ref(), &outlets, Some(&options));
+        let mut slow = |r: &live::Report| report::slow(args.json, r);
+        let done = live::run(&mut stream, source.as_mut(), &outlets, &options, &stop, &mut slow)?;
+        report::remark(&args, source.remark());
+        report::end(&args, &done, Some(stream.bits_per_second()));
+        return Ok(ExitCode::from(u8::from(done.share() < live::ENOUGH)));
+    };
+    let extent = Extent {
+        start: Tai(args.fine.at.saturating_mul(1_000_000_000)),
+        frames: args.frames.or((args.duration.is_none() && args.input.is_none()).then_some(DEFAULT_FRAMES)),
+        duration: args.duration,
+    };
+    if extent.frames.is_none() && extent.duration.is_none() && args.repeat {
+        return Err(Error::new(Kind::Usage, "a capture file that never ends was asked for")
+            .cure("say how much with --frames or --duration, or leave --loop out"));
+    }
+    let routes = choose::routes(&args, &plan.flow)?;
+    if let Some(path) = &args.write_sdp {
+        let sources: Vec<_> = routes.iter().map(|r| Some(r.source().ip())).collect();
+        choose::write_sdp(path, &plan.flow, &sources)?;
+    }
+    let mut out = PcapWriter::create(path)?;
+    report::start(&args, &plan, &stream, source.as_ref(), &[], None);
+    let written = file::write(&mut stream, source.as_mut(), &routes, &mut out, extent, &stop)?;
+    out.finish()?;
+    report::remark(&args, source.remark());
+    report::written(&args, path, &written);
+    Ok(ExitCode::SUCCESS)
 }
 
 fn named(text: &str) -> std::result::Result<Named, String> {
@@ -184,10 +217,6 @@ fn word<T: Words>(text: &str) -> std::result::Result<T, String> {
     })
 }
 
-fn sdp_flow(_from: &str, _flow: Option<usize>) -> Result<gdmedia::sdp::Flow> {
-    Err(Error::new(Kind::Internal, "to come"))
-}
-
 /// Enumerations of the standard.
 trait Words: FromStr + std::fmt::Display + 'static {
     fn all() -> &'static [Self];
@@ -197,6 +226,19 @@ macro_rules! words {
     ($($t:ty),+) => { $(impl Words for $t { fn all() -> &'static [Self] { <$t>::ALL } })+ };
 }
 words!(Sampling, Depth, Colorimetry, Tcs, Range);
+
+fn samples(text: &str) -> std::result::Result<Samples, String> {
+    match text {
+        "planar" => Ok(Samples::Planar),
+        "wire" => Ok(Samples::Wire),
+        _ => Err("planar or wire".into()),
+    }
+}
+
+fn speed(text: &str) -> std::result::Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "a number is wanted, such as 1 or 0.5".to_owned())?;
+    if (0.001..=1000.0).contains(&speed) { Ok(speed) } else { Err("from 0.001 to 1000".into()) }
+}
 
 fn packing(text: &str) -> std::result::Result<Packing, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -213,19 +255,4 @@ fn pacing(text: &str) -> std::result::Result<Pacing, String> {
         "burst" => Ok(Pacing::Burst),
         _ => Err("gapped, linear or burst".into()),
     }
-}
-
-fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("write it like 30s, 500ms, 50us, 10m, 2h".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "write it like 30s, 500ms, 50us, 10m, 2h".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|e| e.to_string())
 }

@@ -1,7 +1,7 @@
 //! Sending in real time: each group of packets at its own absolute deadline, and no catching up in a burst.
 
 use super::lateness::Lateness;
-use super::pace::{Clock, Gather, Sent, thread_cpu};
+use super::pace::{Clock, FramePackets, Gather, Packets, thread_cpu};
 use super::socket::Outlet;
 use super::source::Source;
 use super::stream::Stream;
@@ -48,6 +48,8 @@ pub struct Report {
     pub frames: u64,
     /// Frames whose time had passed when they could have begun: left out, not sent later in a burst.
     pub skipped: u64,
+    /// Of the skipped ones: those for which the input had no frame in time.
+    pub starved: u64,
     /// Packets sent, each counted once however many legs.
     pub packets: u64,
     /// UDP payload octets of these.
@@ -67,13 +69,26 @@ pub struct Report {
 }
 
 impl Report {
+    /// Sends packets to every leg and counts them.
+    pub(super) fn send(&mut self, gather: &mut Gather, outlets: &[Outlet], packets: &impl Packets) -> Result<()> {
+        for (leg, outlet) in outlets.iter().enumerate() {
+            let sent = gather.send(outlet, packets).map_err(|e| outlet.error(e))?;
+            if leg == 0 {
+                self.packets += sent.packets;
+                self.octets += sent.octets;
+            }
+            self.dropped += sent.dropped;
+            self.refused += sent.refused;
+        }
+        Ok(())
+    }
     /// UDP payload bits a second that went out.
     pub fn bits_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.octets as f64 * 8.0 / self.seconds } else { 0.0 }
     }
-    /// The share of the frames that were due that went out, 0 to 1.
+    /// The share of the frames that the input gave and that went out, 0 to 1.
     pub fn share(&self) -> f64 {
-        let due = self.frames + self.skipped;
+        let due = self.frames + self.skipped - self.starved;
         if due == 0 { 1.0 } else { self.frames as f64 / due as f64 }
     }
 }
@@ -95,7 +110,7 @@ const CATCH_UP: (u64, u64) = (10, 11);
 pub fn run(
     stream: &mut Stream,
     source: &mut dyn Source,
-    outlets: &mut [Outlet],
+    outlets: &[Outlet],
     options: &Options,
     stop: &AtomicBool,
     slow: &mut dyn FnMut(&Report),
@@ -115,6 +130,7 @@ pub fn run(
     let end = options.duration.map(|d| begin + d);
     let mut earliest = Tai(0);
     let mut judged = false;
+    let mut waited = false;
 
     while !stop.load(Ordering::Relaxed) && options.frames.is_none_or(|n| report.frames < n) {
         let due = schedule.packet(frame, 0);
@@ -122,6 +138,7 @@ pub fn run(
         if now.since(due) > schedule.frame_ns() as i64 {
             let next = schedule.frame_at(now - Duration::from_nanos(schedule.offset_ns())) + 1;
             report.skipped += next - frame;
+            report.starved += if waited { next - frame } else { 0 };
             frame = next;
         } else if due.since(now) > 1_000_000_000 + 2 * schedule.frame_ns() as i64 {
             // The clock went back.
@@ -131,6 +148,7 @@ pub fn run(
             break;
         }
         let Some(octets) = source.next()? else { break };
+        waited = clock.now() > schedule.packet(frame, 0) && now <= due;
         let timestamps = schedule.timestamps(frame, stream.format.scan);
         for first in (0..count).step_by(group) {
             let range = first..(first + group).min(count);
@@ -140,16 +158,8 @@ pub fn run(
             report.lateness.add(left.since(due));
             earliest = left + Duration::from_nanos(spacing * range.len() as u64 * CATCH_UP.0 / CATCH_UP.1);
             let packets = stream.template.packets.get(range).unwrap_or_default();
-            let mut sent = Sent::default();
-            for outlet in outlets.iter_mut() {
-                let one =
-                    gather.send(outlet, &stream.template, packets, octets).map_err(|e| outlet.error(e, packets))?;
-                sent = Sent { dropped: sent.dropped + one.dropped, refused: sent.refused + one.refused, ..one };
-            }
-            report.packets += sent.packets;
-            report.octets += sent.octets;
-            report.dropped += sent.dropped;
-            report.refused += sent.refused;
+            let packets = FramePackets { template: &stream.template, packets, frame: octets };
+            report.send(&mut gather, outlets, &packets)?;
         }
         stream.sequence = stream.sequence.wrapping_add(count as u32);
         report.frames += 1;

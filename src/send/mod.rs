@@ -4,24 +4,29 @@
 //! | module | does |
 //! | --- | --- |
 //! | [`pattern`] | the picture, with its number for people and for receivers |
-//! | [`source`] | frames one after the other: pattern, raw and y4m files |
+//! | [`source`], [`input`], [`y4m`] | frames one after the other: the picture, raw and y4m files |
 //! | [`pack`] | samples into pgroups |
 //! | [`template`], [`stream`] | the packets of a frame, prepared once |
 //! | [`schedule`] | when each of them leaves, to the nanosecond |
 //! | [`socket`], [`pace`], [`live`] | to the network, in groups, on time |
 //! | [`file`](mod@file) | to a capture file instead |
+//! | [`recording`], [`replay`] | a capture sent again, seamlessly repeated |
 //! | [`name`] | formats by the names that people use |
 //! | [`lateness`] | how well that went |
 
 pub mod file;
+pub mod input;
 pub mod lateness;
 pub mod live;
 pub mod name;
 pub mod pace;
 pub mod pack;
 pub mod pattern;
+pub mod recording;
+pub mod replay;
 pub mod schedule;
 pub mod socket;
 pub mod source;
 pub mod stream;
 pub mod template;
+pub mod y4m;

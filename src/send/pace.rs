@@ -92,6 +92,7 @@ pub struct Gather {
     pub segment: bool,
     pieces: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
+    sizes: Vec<Size>,
     plan: Vec<Message>,
 }
 
@@ -100,8 +101,48 @@ pub struct Gather {
 struct Message {
     packets: usize,
     pieces: usize,
-    segment: u16,
+    segment: usize,
     octets: usize,
+}
+
+/// Of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    octets: usize,
+    pieces: usize,
+}
+
+/// Packets to be sent, each in pieces that lie anywhere.
+pub trait Packets {
+    /// How many.
+    fn count(&self) -> usize;
+    /// Gives the pieces of one, in order.
+    fn pieces<'a>(&'a self, index: usize, give: &mut dyn FnMut(&'a [u8]));
+}
+
+/// Packets of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct FramePackets<'a> {
+    /// Where headers are.
+    pub template: &'a Template,
+    /// Which packets.
+    pub packets: &'a [Packet],
+    /// The picture in wire format.
+    pub frame: &'a [u8],
+}
+
+impl Packets for FramePackets<'_> {
+    fn count(&self) -> usize {
+        self.packets.len()
+    }
+    fn pieces<'a>(&'a self, index: usize, give: &mut dyn FnMut(&'a [u8])) {
+        let Some(packet) = self.packets.get(index) else { return };
+        give(self.template.header(packet));
+        packet.pieces.iter().for_each(|(at, len)| give(self.frame.get(at..at + len).unwrap_or_default()));
+        if packet.fill > 0 {
+            give(self.template.fill(packet));
+        }
+    }
 }
 
 /// Room for one UDP_SEGMENT control message.
@@ -115,43 +156,37 @@ unsafe impl Send for Gather {}
 impl Gather {
     /// `segment`: try UDP_SEGMENT.
     pub fn new(segment: bool) -> Self {
-        Gather { segment, pieces: Vec::new(), messages: Vec::new(), plan: Vec::new() }
+        Gather { segment, pieces: Vec::new(), messages: Vec::new(), sizes: Vec::new(), plan: Vec::new() }
     }
 
-    /// Sends packets of a frame through a connected socket.
+    /// Sends packets through a connected socket.
     ///
     /// # Errors
     /// What the kernel says, unless it is about room or about nobody listening, which are counted.
-    pub fn send(
-        &mut self,
-        socket: &impl AsRawFd,
-        template: &Template,
-        packets: &[Packet],
-        frame: &[u8],
-    ) -> io::Result<Sent> {
+    pub fn send(&mut self, socket: &impl AsRawFd, packets: &impl Packets) -> io::Result<Sent> {
         self.pieces.clear();
-        let mut push = |piece: &[u8]| {
-            self.pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
-        };
-        for packet in packets {
-            push(template.header(packet));
-            packet.pieces.iter().for_each(|(at, len)| push(frame.get(at..at + len).unwrap_or_default()));
-            if packet.fill > 0 {
-                push(template.fill(packet));
-            }
+        self.sizes.clear();
+        for index in 0..packets.count() {
+            let before = self.pieces.len();
+            let mut octets = 0;
+            packets.pieces(index, &mut |piece| {
+                octets += piece.len();
+                self.pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
+            });
+            self.sizes.push(Size { octets, pieces: self.pieces.len() - before });
         }
         let mut sent = Sent::default();
-        let mut rest = packets;
+        let mut first = 0;
         let mut first_piece = 0;
-        while !rest.is_empty() {
-            plan(rest, self.segment, &mut self.plan);
+        while first < self.sizes.len() {
+            plan(self.sizes.get(first..).unwrap_or_default(), self.segment, &mut self.plan);
             match self.call(socket.as_raw_fd(), first_piece) {
                 Ok(messages) => {
                     for message in self.plan.iter().take(messages) {
                         sent.packets += message.packets as u64;
                         sent.octets += message.octets as u64;
                         first_piece += message.pieces;
-                        rest = rest.get(message.packets..).unwrap_or_default();
+                        first += message.packets;
                     }
                 }
                 Err(error) => match error.raw_os_error() {
@@ -159,10 +194,10 @@ impl Gather {
                     // The answer to an earlier packet; this one was not sent.
                     Some(libc::ECONNREFUSED) => sent.refused += 1,
                     Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
-                        let lost = self.plan.first().map_or(rest.len(), |m| m.packets);
-                        sent.dropped += lost as u64;
-                        first_piece += self.plan.first().map_or(0, |m| m.pieces);
-                        rest = rest.get(lost..).unwrap_or_default();
+                        let Some(lost) = self.plan.first() else { return Err(error) };
+                        sent.dropped += lost.packets as u64;
+                        first_piece += lost.pieces;
+                        first += lost.packets;
                     }
                     // No checksum offload, no support, a segment larger than the path: one by one says which.
                     Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT | libc::EMSGSIZE)
@@ -199,42 +234,73 @@ impl Gather {
                     (*c).cmsg_level = libc::SOL_UDP;
                     (*c).cmsg_type = libc::UDP_SEGMENT;
                     (*c).cmsg_len = libc::CMSG_LEN(2) as _;
-                    libc::CMSG_DATA(c).cast::<u16>().write_unaligned(message.segment);
+                    libc::CMSG_DATA(c).cast::<u16>().write_unaligned(message.segment as u16);
                 }
             }
             self.messages.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
         }
-        // SAFETY: every message points to pieces that point into `template` and `frame`, both borrowed by `send`, and
-        // to `controls`, which outlives the call; the kernel only reads them.
+        // SAFETY: every message points to pieces that point into `packets`, which `send` borrows, and to `controls`,
+        // which outlives the call; the kernel only reads them.
         let n = unsafe { libc::sendmmsg(fd, self.messages.as_mut_ptr(), self.messages.len() as _, 0) };
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 }
 
 /// Divides packets into messages: with `segment`, runs of one size of which the last may be shorter.
-fn plan(packets: &[Packet], segment: bool, out: &mut Vec<Message>) {
+fn plan(packets: &[Size], segment: bool, out: &mut Vec<Message>) {
     out.clear();
     let mut closed = true;
-    for packet in packets {
-        let pieces = 1 + packet.pieces.iter().count() + usize::from(packet.fill > 0);
-        let octets = usize::from(packet.octets);
+    for &Size { octets, pieces } in packets {
         match out.last_mut() {
             Some(m)
                 if segment
                     && !closed
-                    && packet.octets <= m.segment
+                    && octets <= m.segment
                     && m.packets < MAX_SEGMENTS
                     && m.octets + octets <= MAX_OCTETS =>
             {
                 m.packets += 1;
                 m.pieces += pieces;
                 m.octets += octets;
-                closed = packet.octets < m.segment;
+                closed = octets < m.segment;
             }
             _ => {
-                out.push(Message { packets: 1, pieces, segment: packet.octets, octets });
-                closed = false;
+                out.push(Message { packets: 1, pieces, segment: octets, octets });
+                closed = octets == 0;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(sizes: &[usize], segment: bool) -> Vec<(usize, usize)> {
+        let sizes: Vec<_> = sizes.iter().map(|&octets| Size { octets, pieces: 2 }).collect();
+        let mut out = Vec::new();
+        plan(&sizes, segment, &mut out);
+        assert!(out.iter().all(|m| m.pieces == 2 * m.packets && m.octets <= MAX_OCTETS));
+        out.iter().map(|m| (m.packets, m.segment)).collect()
+    }
+
+    #[test]
+    fn segments_are_equal_but_for_the_last() {
+        assert_eq!(planned(&[1220; 4], true), [(4, 1220)]);
+        assert_eq!(planned(&[1220, 1220, 500, 500, 1220], true), [(3, 1220), (1, 500), (1, 1220)]);
+        assert_eq!(planned(&[1280, 1280, 1286, 1280], true), [(2, 1280), (2, 1286)]);
+        assert_eq!(planned(&[1220; 3], false), [(1, 1220); 3]);
+        assert_eq!(planned(&[8000; 10], true), [(8, 8000), (2, 8000)]);
+        assert_eq!(planned(&[100; 65], true), [(64, 100), (1, 100)]);
+        assert_eq!(planned(&[0, 0], true), [(1, 0), (1, 0)]);
+        assert_eq!(planned(&[], true), []);
+    }
+
+    #[test]
+    fn waits_until_the_time_and_not_for_the_past() {
+        let clock = Clock::new(37, Duration::from_micros(30));
+        let time = clock.now() + Duration::from_millis(2);
+        assert!(clock.wait(time) >= time);
+        assert!(clock.wait(Tai(0)) >= time);
     }
 }

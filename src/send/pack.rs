@@ -131,20 +131,23 @@ pub(crate) fn pack16(format: &WireFormat, planes: [&[u16]; 3], out: &mut [u8]) {
     pack(format, planes, out);
 }
 
-/// Packs a planar picture without gaps: planes in the order of the components, one octet a sample for 8 bits, else two,
-/// little-endian, in the low bits. Pixels beyond the width become zero. Does nothing when a length does not fit.
+/// Packs a planar picture without gaps: planes in the order Y, Cb, Cr; G, B, R; X, Y, Z; one octet a sample for 8 bits,
+/// else two, little-endian, in the low bits. Pixels beyond the width become zero. Does nothing when a length does not fit.
 pub fn pack_planar(format: &WireFormat, picture: &[u8], out: &mut [u8]) {
     if picture.len() < planar_octets(format) || out.len() < format.frame_octets() as usize {
         return;
     }
     let octets = sample_octets(format.depth);
     let mut rest = picture;
-    let planes = std::array::from_fn(|c| {
+    let mut planes: [&[u8]; 3] = std::array::from_fn(|c| {
         let (width, height) = plane_size(format, c);
         let (plane, tail) = rest.split_at((width * height * octets).min(rest.len()));
         rest = tail;
         plane
     });
+    if format.sampling == Sampling::Rgb {
+        planes.rotate_right(1);
+    }
     if octets == 1 {
         pack::<u8>(format, planes, out);
     } else {
@@ -263,9 +266,10 @@ mod tests {
             assert_eq!(out, *octets, "{sampling} {depth}");
             // The same from a file's octets.
             let wide = sample_octets(*depth) == 2;
-            let file: Vec<u8> = planes
+            let turned = if *sampling == Rgb { [1, 2, 0] } else { [0, 1, 2] };
+            let file: Vec<u8> = turned
                 .iter()
-                .flatten()
+                .flat_map(|c| &planes[*c])
                 .flat_map(|s| if wide { s.to_le_bytes().to_vec() } else { vec![*s as u8] })
                 .collect();
             out.fill(0);

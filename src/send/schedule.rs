@@ -1,6 +1,6 @@
 //! When packets leave: the read schedules of ST 2110-21:2022, clause 6, in exact arithmetic.
 
-use crate::time::Tai;
+use crate::time::{self, Tai, VIDEO_CLOCK};
 use gdmedia_sdp::{Ratio, Scan};
 
 /// How the packets of a frame are spread over its time.
@@ -79,7 +79,7 @@ impl Schedule {
 
     /// TFRAME, rounded down to nanoseconds.
     pub fn frame_ns(&self) -> u64 {
-        (SECOND * u128::from(self.rate.den) / u128::from(self.rate.num)) as u64
+        time::frame_nanos(self.rate)
     }
 
     /// When frame `frame` since the epoch begins: N * TFRAME.
@@ -88,10 +88,10 @@ impl Schedule {
     }
 
     /// The frame since the epoch in which an instant lies.
-    pub fn frame_at(&self, time: Tai) -> u64 {
-        let frame = (u128::from(time.0) * u128::from(self.rate.num) / (SECOND * u128::from(self.rate.den))) as u64;
+    pub fn frame_at(&self, instant: Tai) -> u64 {
+        let frame = time::frame_number(instant, self.rate);
         // Starts are rounded down to nanoseconds.
-        if self.frame_start(frame + 1) <= time { frame + 1 } else { frame }
+        if self.frame_start(frame + 1) <= instant { frame + 1 } else { frame }
     }
 
     /// Scheduled read (TPRj) of packet `packet` of frame `frame`, rounded down to nanoseconds.
@@ -138,9 +138,8 @@ impl Schedule {
     /// RTP timestamp of a frame since the epoch at 90 kHz, and of its second field: `floor(N * 90000 * TFRAME)` and
     /// half a frame later (PsF: the same).
     pub fn timestamps(&self, frame: u64, scan: Scan) -> (u32, u32) {
-        let (num, den) = (u128::from(self.rate.num), u128::from(self.rate.den));
-        let first = (u128::from(frame) * 90_000 * den / num) as u32;
-        let half = if scan == Scan::Interlaced { (45_000 * den / num) as u32 } else { 0 };
+        let first = time::frame_timestamp(frame, self.rate, VIDEO_CLOCK);
+        let half = if scan == Scan::Interlaced { time::half_frame_ticks(self.rate, VIDEO_CLOCK) } else { 0 };
         (first, first.wrapping_add(half))
     }
 }

@@ -1,6 +1,5 @@
 //! The sockets that a stream leaves by, one a leg.
 
-use super::template::Packet;
 use crate::error::{Error, Kind, Result};
 use crate::rx::socket::{Interface, find_interface};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -114,15 +113,14 @@ impl Outlet {
     }
 
     /// A send that failed, for people.
-    pub(super) fn error(&self, e: io::Error, packets: &[Packet]) -> Error {
-        let largest = packets.iter().map(|p| p.octets).max().unwrap_or(0);
+    pub(super) fn error(&self, e: io::Error) -> Error {
         match e.raw_os_error() {
-            Some(libc::EMSGSIZE) => Error::new(
-                Kind::Unavailable,
-                format!("packets of {largest} octets do not pass to {}", self.target.destination),
-            )
-            .because(e)
-            .cure("raise the MTU of the interface, or send smaller packets (--max-udp)"),
+            Some(libc::EMSGSIZE) => {
+                let to = self.target.destination;
+                Error::new(Kind::Unavailable, format!("the packets are too large for the way to {to}"))
+                    .because(e)
+                    .cure("raise the MTU of the interface, or send smaller packets (--max-udp 1460)")
+            }
             _ => describe(&self.target, "sending failed", e),
         }
     }

@@ -15,6 +15,10 @@ pub trait Source: Send {
     fn next(&mut self) -> Result<Option<&[u8]>>;
     /// For the start block.
     fn describe(&self) -> String;
+    /// What is worth saying at the end.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The test pattern, for ever; frames count from 0.

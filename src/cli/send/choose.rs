@@ -1,20 +1,29 @@
 //! From options and SDP to what is sent where.
 
-use super::{Args, Error, Kind, Result, Target};
+use super::{Args, Error, Kind, Result};
+use crate::cli::load;
+use gdmedia::format::WireFormat;
 use gdmedia::kernel::Colour;
+use gdmedia::rx::socket::{by_route, find_interface};
 use gdmedia::sdp::{
-    Colorimetry, Depth, Essence, Flow, Leg, MediaClock, Packing, Range, Ratio, ReferenceClock, Sampling, Scan,
-    SenderType, SourceFilter, Tcs, Video,
+    Colorimetry, Depth, Essence, Flow, Leg, MediaClock, Mode, Packing, Range, Ratio, ReferenceClock, Sampling, Scan,
+    SenderType, Severity, SourceFilter, Subsampling, Tcs, Video,
 };
 use gdmedia::send::file;
+use gdmedia::send::input::{Ahead, Input};
 use gdmedia::send::name::{self, Named};
 use gdmedia::send::pattern::Pattern;
 use gdmedia::send::schedule::Pacing;
+use gdmedia::send::socket::Target;
 use gdmedia::send::source::{PatternSource, Source};
 use gdmedia::send::stream::{Choice, DEFAULT_RATE, Stream};
+use gdmedia::send::y4m::Header;
 use gdmedia::wire::net::Route;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What is to be sent, and where to.
 pub struct Plan {
@@ -26,73 +35,132 @@ pub struct Plan {
     pub file: Option<PathBuf>,
 }
 
-impl Plan {
-    pub fn targets(&self, args: &Args) -> Vec<Target> {
-        let target = |leg: &Leg| Target {
-            destination: SocketAddr::new(leg.destination, leg.port),
-            interface: args.interface.clone(),
-            ttl: leg.ttl.unwrap_or(args.ttl),
-            loopback: true,
-        };
-        self.flow.legs.iter().map(target).collect()
-    }
+/// Where the legs of a flow go.
+pub fn targets(args: &Args, flow: &Flow) -> Vec<Target> {
+    let target = |leg: &Leg| Target {
+        destination: SocketAddr::new(leg.destination, leg.port),
+        // The SDP may say who sends: if that is us, receivers will look for it.
+        interface: args.interface.clone().or_else(|| own_source(leg).map(|a| a.to_string())),
+        ttl: leg.ttl.unwrap_or(args.ttl),
+        loopback: true,
+    };
+    flow.legs.iter().map(target).collect()
+}
 
-    /// For a capture file.
-    pub fn routes(&self, args: &Args) -> Result<Vec<Route>> {
-        let own = args.interface.as_ref().and_then(|text| text.parse().ok());
-        self.flow
-            .legs
-            .iter()
-            .map(|leg| {
-                let admitted = match &leg.sources {
-                    SourceFilter::Include(sources) => sources.first().copied(),
-                    _ => None,
-                };
-                let to = SocketAddr::new(leg.destination, leg.port);
-                file::route(to, own.or(admitted), leg.ttl.unwrap_or(args.ttl))
-            })
-            .collect()
+/// The first source that the SDP admits, when this machine has it.
+fn own_source(leg: &Leg) -> Option<IpAddr> {
+    let SourceFilter::Include(sources) = &leg.sources else { return None };
+    sources.iter().copied().find(|a| find_interface(&a.to_string()).is_ok())
+}
+
+/// The way of each leg's packets in a capture file.
+pub fn routes(args: &Args, flow: &Flow) -> Result<Vec<Route>> {
+    let own = args.interface.as_ref().and_then(|text| text.parse().ok());
+    let legs = flow.legs.iter();
+    legs.map(|leg| {
+        let admitted = match &leg.sources {
+            SourceFilter::Include(sources) => sources.first().copied(),
+            _ => None,
+        };
+        file::route(SocketAddr::new(leg.destination, leg.port), own.or(admitted), leg.ttl.unwrap_or(args.ttl))
+    })
+    .collect()
+}
+
+/// The flow that an SDP describes: the one that `number` names, else the only one of video.
+pub fn sdp_flow(from: &str, number: Option<usize>) -> Result<Flow> {
+    let description = gdmedia::sdp::parse(&load::sdp_text(from)?, Mode::Lenient);
+    let list = || -> String {
+        let flows = description.flows.iter().enumerate();
+        flows.map(|(n, flow)| format!("\n  {n}: {}, {}", flow.essence.kind(), flow.name)).collect()
+    };
+    if description.flows.is_empty() {
+        let worst = description.diagnostics.iter().find(|d| d.severity == Severity::Error);
+        let (why, cure) = worst.map_or(("", ""), |d| (d.message.as_str(), d.cure.as_str()));
+        return Err(Error::new(Kind::Data, format!("no flow in {from}: {why}")).cure(cure));
     }
+    if let Some(number) = number {
+        return description.flows.get(number).cloned().ok_or_else(|| {
+            Error::new(Kind::Usage, format!("{from} has no flow {number}; it has:{}", list()))
+                .cure("choose one of these with --flow N")
+        });
+    }
+    let mut video = description.usable_flows().filter(|f| matches!(f.essence, Essence::Video(_)));
+    match (video.next(), video.next()) {
+        (Some(flow), None) => Ok(flow.clone()),
+        (Some(_), Some(_)) => Err(Error::new(Kind::Usage, format!("{from} has several video flows:{}", list()))
+            .cure("choose one of these with --flow N")),
+        (None, _) => {
+            let why = description.refusals.first().map(|(_, why)| format!(": {why}")).unwrap_or_default();
+            Err(Error::new(
+                Kind::Data,
+                format!("{from} has no ST 2110-20 video that can be sent{why}; it has:{}", list()),
+            )
+            .cure("gdmedia sdp shows what is wrong; other essences can be replayed from a capture (--replay)"))
+        }
+    }
+}
+
+/// Writes the SDP of what is sent; `sources` are the addresses that the legs are sent from.
+pub fn write_sdp(path: &Path, flow: &Flow, sources: &[Option<IpAddr>]) -> Result<()> {
+    let mut flow = flow.clone();
+    for (leg, source) in flow.legs.iter_mut().zip(sources) {
+        if let (true, SourceFilter::Any, Some(source)) = (leg.destination.is_multicast(), &leg.sources, source) {
+            leg.sources = SourceFilter::Include(vec![*source]);
+        }
+    }
+    if let Some(mac) = flow.legs.first().and_then(|leg| own_mac(leg.destination)) {
+        for clock in &mut flow.reference_clocks {
+            if let ReferenceClock::LocalMac { mac: own } = clock {
+                own.clone_from(&mac);
+            }
+        }
+    }
+    let text = gdmedia::sdp::write(std::slice::from_ref(&flow));
+    let written = if path.as_os_str() == "-" {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    } else {
+        std::fs::write(path, text)
+    };
+    written.map_err(|e| {
+        let (kind, cure) = match e.kind() {
+            std::io::ErrorKind::PermissionDenied => (Kind::Permission, "choose a folder that you may write to"),
+            std::io::ErrorKind::NotFound => (Kind::Output, "create the folder first"),
+            std::io::ErrorKind::StorageFull => (Kind::Output, "free space or write elsewhere"),
+            std::io::ErrorKind::BrokenPipe => (Kind::Output, "keep the program at the pipe's end alive"),
+            _ => (Kind::Output, "choose another file"),
+        };
+        Error::new(kind, format!("cannot write the SDP to {}", path.display())).because(e).cure(cure)
+    })
+}
+
+/// The MAC address of the interface that leads to a receiver, as `a=ts-refclk:localmac` wants it.
+fn own_mac(to: IpAddr) -> Option<String> {
+    let interface = by_route(to)?;
+    let text = std::fs::read_to_string(format!("/sys/class/net/{}/address", interface.name)).ok()?;
+    let mac = text.trim().to_ascii_uppercase().replace(':', "-");
+    (mac.len() == 17 && mac != "00-00-00-00-00-00").then_some(mac)
 }
 
 /// Where packets go when nobody says.
 const DEFAULT_TO: &str = "127.0.0.1:5004";
 
 /// Puts options over what the SDP says over defaults.
-pub fn plan(args: &Args) -> Result<Plan> {
+pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
     let mut flow = match &args.sdp {
-        Some(from) => super::sdp_flow(from, args.flow)?,
+        Some(from) => sdp_flow(from, args.flow)?,
         None => own_flow(),
     };
     let Essence::Video(mut video) = flow.essence.clone() else {
         return Err(Error::new(Kind::Data, format!("flow {} of the SDP is not ST 2110-20 video", flow.index))
             .cure("choose another flow with --flow, or replay a capture of this one with --replay"));
     };
+    if let Some(header) = header.filter(|_| args.sdp.is_none()) {
+        from_file(header, &mut video)?;
+    }
     override_video(args, &mut video);
-    let mut file = None;
-    let mut legs: Vec<String> = args.legs.clone();
-    if let Some(to) = &args.to {
-        match to.strip_prefix("udp://") {
-            Some(address) => legs.push(address.to_owned()),
-            None if to.contains("://") => {
-                return Err(Error::new(Kind::Usage, format!("cannot send to {to}: only udp:// is supported"))
-                    .cure("write udp://ADDRESS:PORT, or the name of a capture file"));
-            }
-            None if !to.contains('.') || to.parse::<SocketAddr>().is_err() => file = Some(PathBuf::from(to)),
-            None => legs.push(to.clone()),
-        }
-    }
-    if legs.is_empty() && flow.legs.is_empty() {
-        legs.push(DEFAULT_TO.into());
-    }
-    if !legs.is_empty() {
-        let many = legs.len() > 1;
-        flow.legs = legs.iter().enumerate().map(|(i, text)| leg(text, i, many, args.ttl)).collect::<Result<_>>()?;
-    }
-    if flow.legs.len() > 2 {
-        return Err(Error::new(Kind::Usage, format!("{} legs: ST 2022-7 has two", flow.legs.len()))
-            .cure("give --leg twice at most"));
-    }
+    let file = legs(args, &mut flow)?;
     let pacing = args.pacing.unwrap_or(match video.sender_type {
         Some(SenderType::Nl | SenderType::W) => Pacing::Linear,
         Some(SenderType::N) | None => Pacing::Gapped,
@@ -121,14 +189,79 @@ pub fn plan(args: &Args) -> Result<Plan> {
     Ok(Plan { flow, video, choice, file })
 }
 
+/// Puts the legs that the options name over those of the flow; gives the capture file where one is named instead.
+pub fn legs(args: &Args, flow: &mut Flow) -> Result<Option<PathBuf>> {
+    let mut file = None;
+    let mut legs: Vec<String> = args.legs.clone();
+    if let Some(to) = &args.to {
+        match to.strip_prefix("udp://") {
+            Some(address) => legs.push(address.to_owned()),
+            None if to.contains("://") => {
+                return Err(Error::new(Kind::Usage, format!("cannot send to {to}: only udp:// is supported"))
+                    .cure("write udp://ADDRESS:PORT, or the name of a capture file"));
+            }
+            None if !to.contains('.') || to.parse::<SocketAddr>().is_err() => file = Some(PathBuf::from(to)),
+            None => legs.push(to.clone()),
+        }
+    }
+    if legs.is_empty() && flow.legs.is_empty() {
+        legs.push(DEFAULT_TO.into());
+    }
+    if !legs.is_empty() {
+        let many = legs.len() > 1;
+        flow.legs = legs.iter().enumerate().map(|(i, text)| leg(text, i, many, args.ttl)).collect::<Result<_>>()?;
+    }
+    if flow.legs.len() > 2 {
+        return Err(Error::new(Kind::Usage, format!("{} legs: ST 2022-7 has two", flow.legs.len()))
+            .cure("give --leg twice at most"));
+    }
+    Ok(file)
+}
+
 /// The frames to send.
-pub fn source(args: &Args, plan: &Plan, stream: &Stream) -> Result<Box<dyn Source>> {
+pub fn source(
+    args: &Args,
+    plan: &Plan,
+    stream: &Stream,
+    input: Option<Input>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Source>> {
+    if let Some(input) = input {
+        let frames = input.frames(stream.format, args.layout, args.repeat)?;
+        return Ok(Box::new(Ahead::new(Box::new(frames), stop.clone())));
+    }
     let video = &plan.video;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
     let label =
         format!("{} {} {}", name::name(video.width, video.height, video.scan, video.rate), video.sampling, video.depth);
     let pattern = Pattern::new(stream.format, colour, args.bars, &label);
     Ok(Box::new(PatternSource::new(pattern, args.fine.first)))
+}
+
+/// What a y4m file says about its frames.
+fn from_file(header: &Header, video: &mut Video) -> Result<()> {
+    (video.width, video.height, video.scan) = (header.width, header.height, header.scan);
+    video.depth = header.depth;
+    video.sampling = match header.subsampling {
+        Subsampling::Full444 => Sampling::YCbCr444,
+        Subsampling::Half422 => Sampling::YCbCr422,
+        Subsampling::Quarter420 => Sampling::YCbCr420,
+        Subsampling::One => Sampling::Key,
+    };
+    if header.height <= 576 {
+        video.colorimetry = Colorimetry::Bt601;
+    }
+    video.rate = header.rate.or(video.rate);
+    video.range = header.range.unwrap_or(video.range);
+    video.par = header.par.unwrap_or(video.par);
+    if WireFormat::from_video(video).is_none() {
+        return Err(Error::new(
+            Kind::Data,
+            format!("ST 2110-20 has no {} of {} bits {}", video.sampling, video.depth, video.scan),
+        )
+        .cure("convert the file, for example: ffmpeg -i IN -pix_fmt yuv422p10le -strict -1 OUT.y4m"));
+    }
+    Ok(())
 }
 
 fn override_video(args: &Args, video: &mut Video) {
@@ -167,7 +300,7 @@ fn leg(text: &str, index: usize, many: bool, ttl: u8) -> Result<Leg> {
 }
 
 /// 1080p50 4:2:2 10 bit, what every receiver takes.
-fn own_flow() -> Flow {
+pub fn own_flow() -> Flow {
     let video = Video {
         sampling: Sampling::YCbCr422,
         depth: Depth::D10,

@@ -5,6 +5,7 @@ use super::{Args, Outlet, Stream};
 use gdmedia::send::file::Written;
 use gdmedia::send::live::{ENOUGH, Options, Report};
 use gdmedia::send::name;
+use gdmedia::send::recording::{Recording, Repeat};
 use gdmedia::send::schedule::Pacing;
 use gdmedia::send::source::Source;
 use serde_json::json;
@@ -67,6 +68,15 @@ pub fn start(
     }
 }
 
+/// What the source says at the end.
+pub fn remark(args: &Args, remark: Option<String>) {
+    match remark {
+        Some(text) if args.json => eprintln!("{}", json!({"type": "note", "message": text})),
+        Some(text) => eprintln!("{text}"),
+        None => {}
+    }
+}
+
 /// What a capture file got.
 pub fn written(args: &Args, path: &Path, written: &Written) {
     if args.json {
@@ -75,6 +85,32 @@ pub fn written(args: &Args, path: &Path, written: &Written) {
         eprintln!("{}", json!({"type": "summary", "frames": frames, "packets": packets, "octets": written.octets}));
     } else {
         eprintln!("wrote {} frames, {} packets to {}", written.frames, written.packets, path.display());
+    }
+}
+
+/// One block: which capture, and where to.
+pub fn start_replay(args: &Args, path: &Path, recording: &Recording, outlets: &[Outlet], repeat: Option<&Repeat>) {
+    let legs: Vec<String> = outlets.iter().map(|o| o.target().destination.to_string()).collect();
+    let seconds = recording.packets.last().map_or(0, |p| p.time) as f64 / 1e9;
+    if args.json {
+        let line = json!({
+            "type": "start", "replay": path, "packets": recording.packets.len(), "seconds": seconds, "legs": legs,
+            "snapped": recording.snapped, "period_seconds": repeat.map(|r| r.period_ns as f64 / 1e9),
+        });
+        eprintln!("{line}");
+        return;
+    }
+    eprintln!("gdmedia send: {}, {} packets in {seconds:.3} s", path.display(), recording.packets.len());
+    eprintln!("  to      {}", legs.join(", "));
+    if args.speed != 1.0 {
+        eprintln!("  speed   {} times as recorded", args.speed);
+    }
+    if let Some(repeat) = repeat {
+        let (seconds, ticks) = (repeat.period_ns as f64 / 1e9, repeat.ticks);
+        eprintln!("  again   every {seconds:.6} s ({ticks} ticks, {} packets), whole frames only", repeat.sequence);
+    }
+    if recording.snapped > 0 {
+        eprintln!("  note    {} packets were cut by a snap length: their missing octets are zeros", recording.snapped);
     }
 }
 
@@ -91,7 +127,7 @@ pub fn slow(json: bool, report: &Report) {
 }
 
 /// What went out.
-pub fn end(args: &Args, report: &Report, stream: &Stream, wanted: f64) {
+pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
     let cpu = 100.0 * report.cpu_seconds / report.seconds.max(1e-9);
     if args.json {
         let line = json!({
@@ -101,7 +137,7 @@ pub fn end(args: &Args, report: &Report, stream: &Stream, wanted: f64) {
             "octets": report.octets,
             "seconds": report.seconds,
             "bits_per_second": report.bits_per_second().round(),
-            "wanted_bits_per_second": wanted.round(),
+            "wanted_bits_per_second": wanted.map(f64::round),
             "cpu_percent": (cpu * 10.0).round() / 10.0,
             "cpu_us_per_packet": per_packet(report),
             "segmented": report.segmented,
@@ -111,11 +147,10 @@ pub fn end(args: &Args, report: &Report, stream: &Stream, wanted: f64) {
         return;
     }
     eprintln!(
-        "sent {} frames ({} skipped), {} packets of {}, {:.3} Gb/s in {:.2} s",
+        "sent {} frames ({} skipped), {} packets, {:.3} Gb/s in {:.2} s",
         report.frames,
         report.skipped,
         report.packets,
-        stream.template.packets.len() as u64 * report.frames,
         report.bits_per_second() / 1e9,
         report.seconds
     );
@@ -132,6 +167,9 @@ pub fn end(args: &Args, report: &Report, stream: &Stream, wanted: f64) {
         eprintln!(
             "UDP_SEGMENT does not work on this path: packets went one by one, which costs about five times the CPU"
         );
+    }
+    if report.starved > 0 {
+        eprintln!("{} frames were skipped because the input had none in time", report.starved);
     }
     if report.dropped > 0 {
         eprintln!("{} packets were dropped here: the send buffer was full", report.dropped);
@@ -153,7 +191,7 @@ fn per_packet(report: &Report) -> f64 {
 }
 
 fn counts(report: &Report) -> serde_json::Value {
-    json!({"sent": report.frames, "skipped": report.skipped})
+    json!({"sent": report.frames, "skipped": report.skipped, "starved": report.starved})
 }
 
 fn verdict(report: &Report) -> String {

@@ -1,0 +1,201 @@
+//! `gdmedia send` from outside: what it writes, what it says, how it exits.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn gdmedia(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdmedia"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = gdmedia(arguments).output().unwrap();
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// The last line of standard error, as JSON.
+fn summary(stderr: &str) -> serde_json::Value {
+    serde_json::from_str(stderr.lines().last().unwrap_or_default()).unwrap_or_else(|e| panic!("{e}: {stderr}"))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn bad_input_names_cause_and_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, octets: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, octets).unwrap();
+        text(&path).to_owned()
+    };
+    let audio = file(
+        "audio.sdp",
+        b"v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=x\r\nt=0 0\r\nm=audio 5004 RTP/AVP 97\r\nc=IN IP4 239.1.1.1/64\r\n\
+          a=rtpmap:97 L24/48000/2\r\na=ptime:1\r\na=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=0\r\n",
+    );
+    let empty = file("empty", b"");
+    let field = file("field.y4m", b"YUV4MPEG2 W64 H32 F25:1 It C420jpeg\nFRAME\n");
+    let other = file("other.y4m", b"YUV4MPEG2 W64 H32 F25:1 Ip C411\nFRAME\n");
+    let short = file("short.raw", &[7; 100]);
+    let small = file("small.y4m", b"YUV4MPEG2 W64 H32 F25:1 Ip C422p10\nFRAME\n");
+    let live = "udp://127.0.0.1:5004";
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["--to", "udp://127.0.0.1:0"], 64, "port 0"),
+        (&["--to", "udp://nobody"], 64, "ADDRESS:PORT"),
+        (&["--to", "https://127.0.0.1:5004"], 64, "udp://"),
+        (&["--to", "udp://0.0.0.0:5004"], 64, "receiver's address"),
+        (&["--leg", "239.1.1.1:1", "--leg", "239.1.1.2:1", "--leg", "239.1.1.3:1"], 64, "ST 2022-7"),
+        (&["--leg", "239.1.1.1:5004", "--interface", "nosuch0"], 69, "nosuch0"),
+        (&["--format", "1080x"], 64, "1080p59.94"),
+        (&["--sampling", "YUV"], 64, "YCbCr-4:2:2"),
+        (&["--depth", "16", "--packing", "bpm", "--format", "64x32p25"], 65, "block packing"),
+        (&["--sampling", "YCbCr-4:2:0", "--format", "64x32i25"], 65, "progressive"),
+        (&["--sdp", "/nosuch/file.sdp"], 65, "/nosuch/file.sdp"),
+        (&["--sdp", &audio], 65, "audio"),
+        (&["--input", "/nosuch/file.y4m"], 65, "/nosuch/file.y4m"),
+        (&["--input", &empty], 65, "empty"),
+        (&["--input", &field], 65, "pix_fmt"),
+        (&["--input", &other], 65, "411"),
+        (&["--input", &small, "--depth", "8"], 64, "convert"),
+        (&["--input", &short, "--format", "64x32p25", "--to", live, "--frames", "1"], 65, "100 of"),
+        (&["--input", "-", "--loop", "--format", "64x32p25"], 65, "empty"),
+        (&["--replay", "/nosuch/file.pcap"], 65, "/nosuch/file.pcap"),
+        (&["--replay", &audio], 65, "capture"),
+        (&["--to", "/nosuch/folder/x.pcap", "--format", "64x32p25"], 74, "folder"),
+        (&["--to", "/dev/full", "--format", "640x360p25"], 74, "space"),
+        (&["--write-sdp", "/nosuch/folder/x.sdp", "--format", "64x32p25", "--frames", "1"], 74, "folder"),
+    ];
+    for (arguments, code, says) in table {
+        let (exit, stderr) = run(&[&["send"], *arguments].concat());
+        assert_eq!(exit, Some(*code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(says), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_pipe_without_reader_is_an_output_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let arguments = ["send", "--write-sdp", "-", "--format", "64x32p25", "--frames", "1"];
+    let output = gdmedia(&arguments).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(74), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Without any route; needs the right to make a network namespace.
+#[test]
+fn an_address_that_cannot_be_reached() {
+    let program = env!("CARGO_BIN_EXE_gdmedia");
+    let can = Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|s| s.success());
+    if !can {
+        eprintln!("skipped: no network namespace can be made");
+        return;
+    }
+    for (to, cure) in [("udp://192.0.2.1:5004", "routes"), ("udp://239.1.1.1:5004", "--interface")] {
+        let output =
+            Command::new("unshare").args(["-n", program, "send", "--to", to, "--frames", "1"]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(69), "{stderr}");
+        assert!(stderr.contains(cure), "{stderr}");
+    }
+}
+
+#[test]
+fn a_rate_beyond_any_machine_is_said_so() {
+    let (exit, stderr) = run(&[
+        "send",
+        "--format",
+        "1080p",
+        "--rate",
+        "20000/1",
+        "--duration",
+        "2500ms",
+        "--to",
+        "udp://127.0.0.1:5004",
+    ]);
+    assert_eq!(exit, Some(1), "{stderr}");
+    assert!(stderr.contains("cannot send that rate") && stderr.contains("cure:"), "{stderr}");
+}
+
+#[test]
+fn ctrl_c_ends_with_the_report() {
+    let mut child = gdmedia(&["send", "--format", "64x32p25", "--json", "--duration", "60s"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut start = String::new();
+    stderr.read_line(&mut start).unwrap();
+    assert!(start.contains("\"start\""), "{start}");
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success(), "{rest}");
+    assert_eq!(summary(&rest)["type"], "summary");
+}
+
+#[test]
+fn captures_and_their_sdp() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pcap, sdp) = (folder.path().join("x.pcap"), folder.path().join("x.sdp"));
+    for more in [
+        &["--format", "320x180p50"][..],
+        &["--format", "320x180i50", "--pacing", "linear", "--packing", "bpm"],
+        &["--format", "320x180psf25", "--sampling", "RGB", "--depth", "12", "--range", "FULL"],
+        &["--format", "320x180p59.94", "--leg", "239.1.1.1:5004", "--leg", "239.2.1.1:5004"],
+    ] {
+        let to = ["send", "--to", text(&pcap), "--write-sdp", text(&sdp), "--frames", "4", "--json"];
+        let legs = more.contains(&"--leg");
+        let to: Vec<&str> =
+            if legs { to.into_iter().filter(|a| !["--to", text(&pcap)].contains(a)).collect() } else { to.into() };
+        let (exit, stderr) = run(&[&to, more].concat());
+        assert_eq!(exit, Some(0), "{more:?}: {stderr}");
+        assert_eq!(summary(&stderr)["frames"]["sent"], 4, "{stderr}");
+        let read = gdmedia(&["sdp", text(&sdp)]).output().unwrap();
+        let said = String::from_utf8_lossy(&read.stdout).into_owned();
+        assert_eq!(read.status.code(), Some(0), "{more:?}: {said}{}", std::fs::read_to_string(&sdp).unwrap());
+        if !legs {
+            let (exit, stderr) = run(&["--sdp", text(&sdp), "--pcap", text(&pcap), "--headless", "--verify", "--json"]);
+            assert_eq!(exit, Some(0), "{more:?}: {stderr}");
+            let summary = summary(&stderr);
+            assert_eq!(summary["frames"]["complete"], 4, "{more:?}: {summary}");
+            assert_eq!(summary["packets"]["lost"], 0);
+        }
+    }
+}
+
+/// A y4m file goes out and comes back the same.
+#[test]
+fn y4m_through_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (input, pcap, sdp, out) = (path("in.y4m"), path("x.pcap"), path("x.sdp"), path("out.y4m"));
+    for (tag, samples, octets, largest) in [
+        ("422p10", 66 * 40 * 2, 2, 1023u32),
+        ("420jpeg", 66 * 40 * 3 / 2, 1, 255),
+        ("444p12", 66 * 40 * 3, 2, 4095),
+        ("mono", 66 * 40, 1, 255),
+    ] {
+        let mut file = format!("YUV4MPEG2 W66 H40 F25:1 Ip A1:1 C{tag} XCOLORRANGE=LIMITED\n").into_bytes();
+        for frame in 0..3u32 {
+            file.extend(b"FRAME\n");
+            for n in 0..samples as u32 {
+                let sample = (n.wrapping_mul(2_654_435_761) >> 7).wrapping_add(frame * 77) % (largest + 1);
+                file.extend(&sample.to_le_bytes()[..octets]);
+            }
+        }
+        std::fs::write(&input, &file).unwrap();
+        let (exit, stderr) = run(&["send", "--input", text(&input), "--to", text(&pcap), "--write-sdp", text(&sdp)]);
+        assert_eq!(exit, Some(0), "{tag}: {stderr}");
+        assert!(stderr.contains("wrote 3 frames"), "{tag}: {stderr}");
+        let (exit, stderr) = run(&["--sdp", text(&sdp), "--pcap", text(&pcap), "--headless", "--out", text(&out)]);
+        assert_eq!(exit, Some(0), "{tag}: {stderr}");
+        let back = std::fs::read(&out).unwrap();
+        let body = |file: &[u8]| file.splitn(2, |b| *b == b'\n').nth(1).unwrap().to_vec();
+        assert!(body(&back) == body(&file), "{tag}: {} and {} octets", back.len(), file.len());
+    }
+}
