@@ -188,32 +188,38 @@ impl<'a> Work<'a> {
         let Work { src, pixels, to } = self;
         let step = S::PIXELS * V::LANES;
         let loads = octets::<S>(step) + S::BEYOND;
+        let end = pixels - pixels % S::ATOM;
+        let mut bounce = Bounce::new::<V, S>();
         let mut x = 0;
-        // SAFETY: steps lie in the run's pixels and their loads in `src`.
-        unsafe {
-            while x + step <= pixels && octets::<S>(x) + loads <= src.len() {
-                S::step::<V>(setup, src.as_ptr().add(octets::<S>(x)), &places::<S>(&to, x));
-                x += step;
+        while x < end {
+            let mut from = octets::<S>(x);
+            let mut whole = x + step <= end && from + loads <= src.len();
+            if !whole && x + step > end && end >= step && (end - step) % S::ALIGN == 0 {
+                // The last step once more, so that it ends where the run ends.
+                let last = octets::<S>(end - step);
+                if last + loads <= src.len() {
+                    (x, from, whole) = (end - step, last, true);
+                }
             }
-            let end = pixels - pixels % S::ATOM;
-            if x == end {
-                return pixels - end;
+            // SAFETY: a whole step lies in the run's pixels and its loads in `src`; else it goes by way of the stack,
+            // which has room for the largest step, and the pixels that are copied lie in the run.
+            unsafe {
+                let there = places::<S>(&to, x);
+                if whole {
+                    S::step::<V>(setup, src.as_ptr().add(from), &there);
+                } else {
+                    let (from, here) = bounce.before::<S>(&src[from..], loads, &there);
+                    S::step::<V>(setup, from, &here);
+                    for (i, stream) in S::STREAMS.iter().enumerate() {
+                        if !here[i].is_null() {
+                            copy(here[i], there[i], stream.span(step.min(end - x)));
+                        }
+                    }
+                }
             }
-            // The last step once more, so that it ends where the run ends.
-            if let Some(last) = end.checked_sub(step)
-                && last % S::ALIGN == 0
-                && octets::<S>(last) + loads <= src.len()
-            {
-                S::step::<V>(setup, src.as_ptr().add(octets::<S>(last)), &places::<S>(&to, last));
-                return pixels - end;
-            }
-            while x < end {
-                let some = (end - x).min(step);
-                part::<V, S>(setup, &src[octets::<S>(x)..], &places::<S>(&to, x), some);
-                x += some;
-            }
-            pixels - end
+            x += step;
         }
+        pixels - end
     }
 }
 
@@ -234,45 +240,47 @@ unsafe fn places<S: Step>(to: &Places, x: usize) -> Places {
 }
 
 /// Octets and a stream's octets of the largest step.
-const MOST_OCTETS: usize = 192 * 6 + 16;
-const MOST_SPAN: usize = 512;
+const MOST_OCTETS: usize = 64 * 6 + 16;
+const MOST_SPAN: usize = 256;
 
-/// A part of a step, by way of the stack.
-///
-/// # Safety
-/// The CPU has `V`; `pixels`, at most a step, of the streams can be written; `src` holds them.
-#[inline(always)]
-unsafe fn part<V: Vector, S: Step>(setup: &S::Setup<V>, src: &[u8], to: &Places, pixels: usize) {
-    const { assert!(S::LANE_OCTETS * V::LANES + S::BEYOND <= MOST_OCTETS) };
-    #[repr(align(64))]
-    struct Aligned<T>(T);
-    let mut octets = Aligned(MaybeUninit::<[u8; MOST_OCTETS]>::uninit());
-    let mut streams = Aligned(MaybeUninit::<[[u8; MOST_SPAN]; STREAMS]>::uninit());
-    let start = streams.0.as_mut_ptr().cast::<u8>();
-    let mut places = *to;
-    for (i, place) in places.iter_mut().enumerate() {
-        if !place.is_null() {
-            *place = start.wrapping_add(i * MOST_SPAN);
+/// Where a step reads and writes that would touch more than the run.
+#[repr(align(64))]
+struct Bounce {
+    streams: MaybeUninit<[[u8; MOST_SPAN]; STREAMS]>,
+    octets: MaybeUninit<[u8; MOST_OCTETS]>,
+}
+
+impl Bounce {
+    #[inline(always)]
+    fn new<V: Vector, S: Step>() -> Self {
+        const {
+            assert!(S::LANE_OCTETS * V::LANES + S::BEYOND <= MOST_OCTETS);
+            let mut i = 0;
+            while i < S::STREAMS.len() {
+                assert!(S::STREAMS[i].span(S::PIXELS * V::LANES) <= MOST_SPAN);
+                i += 1;
+            }
         }
+        Bounce { streams: MaybeUninit::uninit(), octets: MaybeUninit::uninit() }
     }
-    // SAFETY: a step's octets and streams fit the buffers, and the streams' octets are written before they are read;
-    // the rest is the caller's promise.
-    unsafe {
-        let loads = S::LANE_OCTETS * V::LANES + S::BEYOND;
+    /// Where to read and to write instead.
+    #[inline(always)]
+    fn before<S: Step>(&mut self, src: &[u8], loads: usize, to: &Places) -> (*const u8, Places) {
         let mut from = src.as_ptr();
         if src.len() < loads {
             // Octets behind those of the run come from nowhere, but go nowhere either.
-            let buffer = octets.0.as_mut_ptr().cast::<u8>();
-            buffer.copy_from_nonoverlapping(from, src.len());
-            buffer.add(src.len()).write_bytes(0, loads - src.len());
-            from = buffer;
+            let octets = self.octets.write([0; MOST_OCTETS]);
+            octets[..src.len()].copy_from_slice(src);
+            from = octets.as_ptr();
         }
-        S::step::<V>(setup, from, &places);
-        for (i, stream) in S::STREAMS.iter().enumerate() {
-            if !to[i].is_null() {
-                copy(places[i], to[i], stream.span(pixels));
+        let start = self.streams.as_mut_ptr().cast::<u8>();
+        let mut here = *to;
+        for (i, place) in here.iter_mut().enumerate() {
+            if !place.is_null() {
+                *place = start.wrapping_add(i * MOST_SPAN);
             }
         }
+        (from, here)
     }
 }
 

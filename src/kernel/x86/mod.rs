@@ -1,16 +1,15 @@
 //! SSSE3 and AVX2 conversions; each gives the octets that the scalar law gives.
 //!
 //! A conversion is an unpacker (wire octets to components) and a packer (components to an output's octets) that meet
-//! in registers: [`unpack`], [`views`], [`pack`], [`rgba`]; v210, whose block of six pixels fits no vector, has its own
-//! steps ([`v210`]). Everything is written once for vectors of one or two lanes ([`vector`]) and driven by one loop
-//! ([`drive`]).
+//! in registers: [`unpack`], [`views`], [`pack`], [`rgba`]; packed outputs are made straight from the wire ([`packed`]).
+//! Everything is written once for vectors of one or two lanes ([`vector`]) and driven by one loop ([`drive`]).
 #![allow(unsafe_code)]
 
 mod drive;
 mod pack;
+mod packed;
 mod rgba;
 mod unpack;
-mod v210;
 mod vector;
 mod views;
 
@@ -31,6 +30,12 @@ pub fn select(conversion: &Conversion, level: Level) -> Option<RunFn> {
         // RGBA goes through a table of all half floats.
         return None;
     }
+    if output == Output::Rgba
+        && matches!(wire.sampling.subsampling(), Subsampling::Half422 | Subsampling::Quarter420)
+        && !rgba::has_common_luma(conversion)
+    {
+        return None;
+    }
     macro_rules! depths {
         ($of:ident: $($wire:ident)* [$($order:ident)?]) => {
             match wire.depth {
@@ -45,9 +50,12 @@ pub fn select(conversion: &Conversion, level: Level) -> Option<RunFn> {
         (Sampling::Rgb, _) => depths!(shown: W444 [RGB]),
         (Sampling::Xyz, _) => depths!(shown: W444 [XYZ]),
         (_, Subsampling::Full444) => depths!(coloured: W444 [YCC]),
-        (_, Subsampling::Half422) if wire.depth == Depth::D10 && output == Output::V210 => {
-            by_level::<v210::Direct>(level)
-        }
+        (_, Subsampling::Half422) if output == Output::Uyvy => match wire.depth {
+            Depth::D8 => by_level::<packed::Uyvy<8>>(level),
+            Depth::D10 => by_level::<packed::Uyvy<10>>(level),
+            Depth::D12 => by_level::<packed::Uyvy<12>>(level),
+            Depth::D16 | Depth::F16 => by_level::<packed::Uyvy<16>>(level),
+        },
         (_, Subsampling::Half422) => depths!(coloured: W422 []),
         (_, Subsampling::Quarter420) => depths!(coloured: W420 []),
         (_, Subsampling::One) => depths!(shown: WKey []),
@@ -55,10 +63,9 @@ pub fn select(conversion: &Conversion, level: Level) -> Option<RunFn> {
 }
 
 /// Outputs of formats without subsampling of colour.
-fn shown<W: unpack::Unpack>(output: Output, level: Level) -> Option<RunFn>
+fn shown<W: rgba::Shown>(output: Output, level: Level) -> Option<RunFn>
 where
     pack::Planar: pack::Pack<W>,
-    rgba::Rgba: pack::Pack<W>,
 {
     match output {
         Output::Planar => by_level::<Fused<W, pack::Planar>>(level),
@@ -69,16 +76,15 @@ where
 }
 
 /// Outputs of Y'CbCr and its kin.
-fn coloured<W: views::Halves>(output: Output, level: Level) -> Option<RunFn>
+fn coloured<W: views::Halves + packed::Sextets + rgba::Shown>(output: Output, level: Level) -> Option<RunFn>
 where
     pack::Planar: pack::Pack<W>,
-    rgba::Rgba: pack::Pack<W>,
 {
     match output {
         Output::P010 => by_level::<Fused<W, pack::P010>>(level),
         Output::Nv12 => by_level::<Fused<W, pack::Nv12>>(level),
         Output::Uyvy => by_level::<Fused<W, pack::Uyvy>>(level),
-        Output::V210 => by_level::<v210::Tiled<W>>(level),
+        Output::V210 => by_level::<packed::V210<W>>(level),
         _ => shown::<W>(output, level),
     }
 }

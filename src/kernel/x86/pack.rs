@@ -39,6 +39,14 @@ impl Stream {
     const fn shared(plane: usize, row: Row, octets: usize) -> Self {
         Stream { plane, row, pixels: 2, octets, lone: octets }
     }
+    /// Cb Y Cr Y of 8 bits.
+    pub(super) const fn uyvy(row: Row) -> Self {
+        Stream { plane: 0, row, pixels: 2, octets: 4, lone: 3 }
+    }
+    /// Blocks of six pixels; never asked for less.
+    pub(super) const fn v210(row: Row) -> Self {
+        Stream { plane: 0, row, pixels: 6, octets: 16, lone: 0 }
+    }
     /// Octets of `pixels` pixels, the first of which begins an element.
     pub(super) const fn span(&self, pixels: usize) -> usize {
         pixels / self.pixels * self.octets + pixels % self.pixels * self.lone
@@ -156,16 +164,13 @@ impl<const BITS: u32> Pack<WKey<BITS>> for Planar {
 }
 
 impl<W: Halves> Pack<W> for Uyvy {
-    const STREAMS: &'static [Stream] = &[
-        Stream { plane: 0, row: Row::First, pixels: 2, octets: 4, lone: 3 },
-        Stream { plane: 0, row: Row::Second, pixels: 2, octets: 4, lone: 3 },
-    ];
+    const STREAMS: &'static [Stream] = &[Stream::uyvy(Row::First), Stream::uyvy(Row::Second)];
     no_setup!();
     #[inline(always)]
     unsafe fn block<V: Vector>((): &(), block: W::Block<V>, to: &Places) {
         // SAFETY: the caller's promise.
         unsafe {
-            let block = W::halves::<V, 8>(block);
+            let block = W::halves::<V>(block);
             let c = cbcr8(block.c);
             put_uyvy(block.y[0], c, to[0]);
             if W::ROWS == 2 && !to[1].is_null() {
@@ -179,7 +184,7 @@ impl<W: Halves> Pack<W> for Uyvy {
 /// As [`Pack::block`].
 #[inline(always)]
 unsafe fn put_uyvy<V: Vector>(y: [V; 4], c: [V; 2], to: *mut u8) {
-    let y = [y[0].pack8(y[1]), y[2].pack8(y[3])];
+    let y = each!(2, i => y[2 * i].shr16::<8>().pack8(y[2 * i + 1].shr16::<8>()));
     let out = [c[0].low8(y[0]), c[0].high8(y[0]), c[1].low8(y[1]), c[1].high8(y[1])];
     // SAFETY: the caller's promise.
     unsafe { V::store(out, to) }
@@ -193,14 +198,15 @@ impl<W: Halves> Pack<W> for P010 {
     unsafe fn block<V: Vector>((): &(), block: W::Block<V>, to: &Places) {
         // SAFETY: the caller's promise.
         unsafe {
-            let block = W::halves::<V, 10>(block);
-            V::store(each!(4, i => block.y[0][i].shl16::<6>()), to[0]);
+            let block = W::halves::<V>(block);
+            let ten = V::words(0xffc0);
+            V::store(each!(4, i => block.y[0][i].and(ten)), to[0]);
             if W::ROWS == 2 && !to[1].is_null() {
-                V::store(each!(4, i => block.y[1][i].shl16::<6>()), to[1]);
+                V::store(each!(4, i => block.y[1][i].and(ten)), to[1]);
             }
             if !to[2].is_null() {
-                let c = interleave(block.c);
-                V::store(each!(4, i => c[i].shl16::<6>()), to[2]);
+                let c = interleave(each!(2, k => each!(2, i => block.c[k][i].and(ten))));
+                V::store(c, to[2]);
             }
         }
     }
@@ -214,7 +220,7 @@ impl<W: Halves> Pack<W> for Nv12 {
     unsafe fn block<V: Vector>((): &(), block: W::Block<V>, to: &Places) {
         // SAFETY: the caller's promise.
         unsafe {
-            let block = W::halves::<V, 8>(block);
+            let block = W::halves::<V>(block);
             full::<V, 8>(block.y[0], to[0]);
             if W::ROWS == 2 && !to[1].is_null() {
                 full::<V, 8>(block.y[1], to[1]);
@@ -232,6 +238,7 @@ impl<W: Halves> Pack<W> for Nv12 {
 /// As [`Pack::block`]; `to` is not null.
 #[inline(always)]
 unsafe fn full<V: Vector, const BITS: u32>(r: [V; 4], to: *mut u8) {
+    let r = each!(4, i => down::<V, BITS>(r[i]));
     // SAFETY: the caller's promise.
     unsafe { if BITS == 8 { V::store([r[0].pack8(r[1]), r[2].pack8(r[3])], to) } else { V::store(r, to) } }
 }
@@ -242,18 +249,35 @@ unsafe fn full<V: Vector, const BITS: u32>(r: [V; 4], to: *mut u8) {
 /// As [`full`].
 #[inline(always)]
 unsafe fn half<V: Vector, const BITS: u32>(r: [V; 2], to: *mut u8) {
+    let r = each!(2, i => down::<V, BITS>(r[i]));
     // SAFETY: the caller's promise.
     unsafe { if BITS == 8 { V::store([r[0].pack8(r[1])], to) } else { V::store(r, to) } }
 }
 
+/// From the top of the words to their low bits.
+#[inline(always)]
+pub(super) fn down<V: Vector, const BITS: u32>(v: V) -> V {
+    match BITS {
+        8 => v.shr16::<8>(),
+        10 => v.shr16::<6>(),
+        12 => v.shr16::<4>(),
+        _ => v,
+    }
+}
+
 /// Words of Cb and Cr in turn.
 #[inline(always)]
-pub(super) fn interleave<V: Vector>([cb, cr]: [[V; 2]; 2]) -> [V; 4] {
+fn interleave<V: Vector>([cb, cr]: [[V; 2]; 2]) -> [V; 4] {
     [cb[0].low16(cr[0]), cb[0].high16(cr[0]), cb[1].low16(cr[1]), cb[1].high16(cr[1])]
 }
 
 /// Octets of Cb and Cr in turn.
+///
+/// # Safety
+/// The CPU has `V`.
 #[inline(always)]
-fn cbcr8<V: Vector>([cb, cr]: [[V; 2]; 2]) -> [V; 2] {
-    [cb[0].or(cr[0].shl16::<8>()), cb[1].or(cr[1].shl16::<8>())]
+unsafe fn cbcr8<V: Vector>([cb, cr]: [[V; 2]; 2]) -> [V; 2] {
+    // SAFETY: the caller's promise.
+    let upper = unsafe { V::words(0xff00) };
+    each!(2, i => cb[i].shr16::<8>().or(cr[i].and(upper)))
 }

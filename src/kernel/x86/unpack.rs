@@ -1,8 +1,9 @@
-//! Wire octets to components: 16-bit words with the sample in the low bits, one vector a component.
+//! Wire octets to components: 16-bit words with the sample at the top, one vector a component. The bits below it mean
+//! nothing; a packer shifts or masks them away.
 //!
 //! Every wire format is read in units of 4 pixels (4:2:0: of 4 by 2; key: 8) of at most 24 octets. A byte shuffle
 //! brings the two octets that hold a sample, swapped, into a 16-bit word; a multiplication by 1, 4, 16 or 64 moves the
-//! sample to the word's top; a right shift brings it down. The tables follow from the bit positions, at compile time.
+//! sample to the word's top. The tables follow from the bit positions, at compile time.
 #![allow(unsafe_code)]
 
 use super::vector::{Vector, each};
@@ -69,7 +70,7 @@ impl<const BITS: u32> Unpack for W422<BITS> {
     #[inline(always)]
     unsafe fn block<V: Vector>(from: *const u8) -> Half<V> {
         // Y0 Y1 Y2 Y3 Cb0 Cb2 Cr0 Cr2
-        let unit = const { &Words::<8>::new([1, 3, 5, 7, 0, 4, 2, 6], BITS, 8) };
+        let unit = const { &Words::<8>::new([1, 3, 5, 7, 0, 4, 2, 6], BITS, 0, 8) };
         // SAFETY: the caller's promise: unit `k < 8` ends at or before the lane's end, its load `BEYOND` behind it.
         let r: [V; 8] = each!(8, k => unsafe { unit.gather(from.add(k * BITS as usize), Self::LANE_OCTETS) });
         let c: [V; 4] = each!(4, i => r[2 * i].high64(r[2 * i + 1]).swap_middle());
@@ -99,8 +100,8 @@ impl<const BITS: u32, const ORDER: usize> Unpack for W444<BITS, ORDER> {
             twelve(
                 from,
                 Self::LANE_OCTETS,
-                const { &Words::<8>::new([0, 3, 6, 9, 1, 4, 7, 10], BITS, 12) },
-                const { &Words::<4>::new([2, 5, 8, 11], BITS, 12) },
+                const { &Words::<8>::new([0, 3, 6, 9, 1, 4, 7, 10], BITS, 0, 12) },
+                const { &Words::<4>::new([2, 5, 8, 11], BITS, 0, 12) },
             )
         };
         let wire = [
@@ -125,8 +126,8 @@ impl<const BITS: u32> Unpack for W420<BITS> {
             twelve(
                 from,
                 Self::LANE_OCTETS,
-                const { &Words::<8>::new([0, 1, 6, 7, 2, 3, 8, 9], BITS, 12) },
-                const { &Words::<4>::new([4, 10, 5, 11], BITS, 12) },
+                const { &Words::<8>::new([0, 1, 6, 7, 2, 3, 8, 9], BITS, 0, 12) },
+                const { &Words::<4>::new([4, 10, 5, 11], BITS, 0, 12) },
             )
         };
         // Cb0 Cb1 Cr0 Cr1 of two units: Cb x 4, Cr x 4
@@ -152,14 +153,14 @@ impl<const BITS: u32> Unpack for WKey<BITS> {
 
     #[inline(always)]
     unsafe fn block<V: Vector>(from: *const u8) -> One<V> {
-        let unit = const { &Words::<8>::new([0, 1, 2, 3, 4, 5, 6, 7], BITS, 8) };
+        let unit = const { &Words::<8>::new([0, 1, 2, 3, 4, 5, 6, 7], BITS, 0, 8) };
         // SAFETY: the caller's promise, as for 4:2:2.
         One(each!(4, k => unsafe { unit.gather(from.add(k * BITS as usize), Self::LANE_OCTETS) }))
     }
 }
 
 /// Octets that a 16-octet load touches behind a unit of `samples`.
-const fn beyond(samples: u32, bits: u32) -> usize {
+pub(super) const fn beyond(samples: u32, bits: u32) -> usize {
     16usize.saturating_sub((samples * bits / 8) as usize)
 }
 
@@ -177,63 +178,90 @@ unsafe fn twelve<V: Vector>(
     each!(8, k => {
         // SAFETY: the caller's promise.
         unsafe {
-            let at = from.add(k * first.octets);
+            let at = from.add(k * first.end);
             (first.gather(at, stride), then.gather(at, stride))
         }
     })
 }
 
-/// Which samples of a unit go to which words of a lane.
-struct Words<const N: usize> {
-    /// Octets of the unit.
-    octets: usize,
-    /// Shuffle for the load at the unit's start.
-    near: [u8; 16],
-    /// Shuffle for the load that ends at the unit's end, where one load does not reach all.
-    far: [u8; 16],
-    /// Factors that bring each sample to the top of its word.
-    factors: [u8; 16],
-    bits: u32,
+/// Which samples go to which words of a lane.
+pub(super) struct Words<const N: usize> {
+    /// Octet behind the last sample.
+    end: usize,
+    /// Where 16 octets are loaded, and where their octets go.
+    loads: [Option<(usize, [u8; 16])>; 3],
+    /// Factors that bring each sample to the top of its word, where they are not all 1.
+    factors: Option<[u8; 16]>,
 }
 
+/// A word that holds no sample.
+pub(super) const NONE: u8 = 0xff;
+
 impl<const N: usize> Words<N> {
-    const fn new(samples: [u8; N], bits: u32, of: u32) -> Self {
-        let octets = (of * bits / 8) as usize;
-        let mut words = Words { octets, near: [0x80; 16], far: [0x80; 16], factors: [0; 16], bits };
+    /// `samples` of those that begin with number `first` and end before `end`.
+    pub(super) const fn new(samples: [u8; N], bits: u32, first: usize, end: usize) -> Self {
+        let bits = bits as usize;
+        let (start, end) = (first * bits / 8, (end * bits).div_ceil(8));
+        // One load reaches 16 octets; one that ends with the unit makes it 31; else one between them is needed.
+        let far = if end < start + 16 { start } else { end - 16 };
+        let near = [start, start + 12, far];
+        let mut shuffles = [[0x80; 16]; 3];
+        let mut used = [false; 3];
+        let mut factors = [0; 16];
         let mut i = 0;
         while i < N {
-            let bit = samples[i] as usize * bits as usize;
-            let (high, last) = (bit / 8, bit / 8 + (bits > 8) as usize);
-            // A load at the start reaches octets 0..16, one that ends at the end octets - 16 .. octets.
-            let (table, back) = if last < 16 { (&mut words.near, 0) } else { (&mut words.far, octets - 16) };
-            if bits == 8 {
-                table[2 * i] = (high - back) as u8;
-            } else {
-                table[2 * i] = (last - back) as u8;
-                table[2 * i + 1] = (high - back) as u8;
+            if samples[i] != NONE {
+                let bit = samples[i] as usize * bits;
+                let (high, low) = (bit / 8, bit / 8 + (bits > 8) as usize);
+                let load = if low < start + 16 {
+                    0
+                } else if high >= far {
+                    2
+                } else {
+                    1
+                };
+                used[load] = true;
+                if bits > 8 {
+                    shuffles[load][2 * i] = (low - near[load]) as u8;
+                }
+                shuffles[load][2 * i + 1] = (high - near[load]) as u8;
+                factors[2 * i] = 1 << (bit % 8);
             }
-            words.factors[2 * i] = 1 << (bit % 8);
             i += 1;
         }
-        words
+        let mut loads = [None; 3];
+        let mut i = 0;
+        while i < 3 {
+            if used[i] {
+                loads[i] = Some((near[i], shuffles[i]));
+            }
+            i += 1;
+        }
+        Words { end, loads, factors: if bits.is_multiple_of(8) { None } else { Some(factors) } }
     }
 
-    /// The samples of one unit a lane.
+    /// The samples at the tops of their words.
     ///
     /// # Safety
-    /// The CPU has `V`; at each lane's place the unit, and at least 16 octets, can be read.
+    /// The CPU has `V`; at each lane's place as many octets as the samples take can be read, and at least 16 from their
+    /// start.
     #[inline(always)]
-    unsafe fn gather<V: Vector>(&self, from: *const u8, stride: usize) -> V {
-        // SAFETY: the caller's promise; the far load, made only for units above 16 octets, ends with the unit.
+    pub(super) unsafe fn gather<V: Vector>(&self, from: *const u8, stride: usize) -> V {
+        // SAFETY: the caller's promise; loads but the first end at or before the last sample.
         unsafe {
-            let mut words = V::load(from, stride).shuffle(V::octets(self.near));
-            if self.far != [0x80; 16] {
-                words = words.or(V::load(from.add(self.octets - 16), stride).shuffle(V::octets(self.far)));
+            let mut words = V::octets([0; 16]);
+            if let Some((at, shuffle)) = self.loads[0] {
+                words = V::load(from.add(at), stride).shuffle(V::octets(shuffle));
             }
-            match self.bits {
-                10 => words.mul16(V::octets(self.factors)).shr16::<6>(),
-                12 => words.mul16(V::octets(self.factors)).shr16::<4>(),
-                _ => words,
+            if let Some((at, shuffle)) = self.loads[1] {
+                words = words.or(V::load(from.add(at), stride).shuffle(V::octets(shuffle)));
+            }
+            if let Some((at, shuffle)) = self.loads[2] {
+                words = words.or(V::load(from.add(at), stride).shuffle(V::octets(shuffle)));
+            }
+            match self.factors {
+                Some(factors) => words.mul16(V::octets(factors)),
+                None => words,
             }
         }
     }

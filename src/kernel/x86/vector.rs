@@ -8,9 +8,10 @@
 
 use std::arch::x86_64::*;
 
-/// An array of 2, 4 or 8 elements in straight code: closures would not get the instruction set of the function around.
+/// An array of 2, 3, 4 or 8 elements in straight code: closures would not get the instruction set of the function around.
 macro_rules! each {
     (2, $i:ident => $e:expr) => { each!(@ [0 1] $i $e) };
+    (3, $i:ident => $e:expr) => { each!(@ [0 1 2] $i $e) };
     (4, $i:ident => $e:expr) => { each!(@ [0 1 2 3] $i $e) };
     (8, $i:ident => $e:expr) => { each!(@ [0 1 2 3 4 5 6 7] $i $e) };
     (@ [$($n:literal)*] $i:ident $e:expr) => { [$({ const N: usize = $n; let $i = N; $e }),*] };
@@ -49,6 +50,8 @@ pub(super) trait Vector: Copy {
     fn or(self, other: Self) -> Self;
     /// 16-bit words, low halves of the products.
     fn mul16(self, other: Self) -> Self;
+    /// Signed 16-bit words: `(a * b + (1 << 14)) >> 15`.
+    fn mulround16(self, other: Self) -> Self;
     /// 16-bit words, high halves of the unsigned products.
     fn mulhi16(self, other: Self) -> Self;
     /// 16-bit words.
@@ -59,10 +62,10 @@ pub(super) trait Vector: Copy {
     fn madd(self, other: Self) -> Self;
     /// 16-bit words, zeros from the left.
     fn shr16<const N: i32>(self) -> Self;
-    /// 16-bit words.
-    fn shl16<const N: i32>(self) -> Self;
     /// 32-bit words.
     fn shl32<const N: i32>(self) -> Self;
+    /// 32-bit words, zeros from the left.
+    fn shr32<const N: i32>(self) -> Self;
     /// 32-bit words, sign from the left.
     fn sra32<const N: i32>(self) -> Self;
     /// Low halves, octet by octet.
@@ -154,13 +157,13 @@ impl Vector for Ssse3 {
     }
     operations! { Ssse3: [
         shuffle = _mm_shuffle_epi8; and = _mm_and_si128; or = _mm_or_si128;
-        mul16 = _mm_mullo_epi16; mulhi16 = _mm_mulhi_epu16; sub16 = _mm_sub_epi16;
+        mul16 = _mm_mullo_epi16; mulhi16 = _mm_mulhi_epu16; mulround16 = _mm_mulhrs_epi16; sub16 = _mm_sub_epi16;
         add32 = _mm_add_epi32; madd = _mm_madd_epi16;
         low8 = _mm_unpacklo_epi8; high8 = _mm_unpackhi_epi8; low16 = _mm_unpacklo_epi16; high16 = _mm_unpackhi_epi16;
         low64 = _mm_unpacklo_epi64;
         high64 = _mm_unpackhi_epi64; pack8 = _mm_packus_epi16; pack16 = _mm_packs_epi32;
         ] [
-        shr16 = _mm_srli_epi16; shl16 = _mm_slli_epi16; sra32 = _mm_srai_epi32; shl32 = _mm_slli_epi32;
+        shr16 = _mm_srli_epi16; sra32 = _mm_srai_epi32; shr32 = _mm_srli_epi32; shl32 = _mm_slli_epi32;
         ]
     }
 }
@@ -202,14 +205,14 @@ impl Vector for Avx2 {
     }
     operations! { Avx2: [
         shuffle = _mm256_shuffle_epi8; and = _mm256_and_si256; or = _mm256_or_si256;
-        mul16 = _mm256_mullo_epi16; mulhi16 = _mm256_mulhi_epu16; sub16 = _mm256_sub_epi16;
+        mul16 = _mm256_mullo_epi16; mulhi16 = _mm256_mulhi_epu16; mulround16 = _mm256_mulhrs_epi16; sub16 = _mm256_sub_epi16;
         add32 = _mm256_add_epi32; madd = _mm256_madd_epi16;
         low8 = _mm256_unpacklo_epi8; high8 = _mm256_unpackhi_epi8; low16 = _mm256_unpacklo_epi16;
         high16 = _mm256_unpackhi_epi16;
         low64 = _mm256_unpacklo_epi64; high64 = _mm256_unpackhi_epi64; pack8 = _mm256_packus_epi16;
         pack16 = _mm256_packs_epi32;
         ] [
-        shr16 = _mm256_srli_epi16; shl16 = _mm256_slli_epi16; sra32 = _mm256_srai_epi32; shl32 = _mm256_slli_epi32;
+        shr16 = _mm256_srli_epi16; sra32 = _mm256_srai_epi32; shr32 = _mm256_srli_epi32; shl32 = _mm256_slli_epi32;
         ]
     }
 }
