@@ -106,6 +106,8 @@ pub struct RxCounters {
     pub calls: u64,
     /// Datagrams that came merged with others (GRO).
     pub merged: u64,
+    /// Datagrams of these whose end is missing (a capture's snap length): what is there is used.
+    pub cut: u64,
     /// Polls that found no free memory because too many leases were out: the reader is too slow.
     pub starved: u64,
     /// Datagrams not handed over, by reason.

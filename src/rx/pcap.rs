@@ -114,6 +114,7 @@ impl Pcap {
                 Ok(Some(record)) => record,
                 Ok(None) => {
                     self.stop = Some(RxError::End);
+                    self.tell();
                     return None;
                 }
                 Err(e) => {
@@ -179,6 +180,23 @@ impl Pcap {
         None
     }
 
+    /// Says at the end what a user would not see in the counters.
+    fn tell(&self) {
+        let (name, met) = (self.capture.name(), self.capture.counters());
+        if met.cut_short {
+            tracing::warn!("the capture {name} ends within a record: it was cut short, and used up to there");
+        }
+        if met.other_link > 0 {
+            tracing::warn!("the capture {name} has {} records of link types that are not read here", met.other_link);
+        }
+        if self.fragments > 0 {
+            tracing::warn!(
+                "the capture {name} has {} fragments of IP packets, which are not put together",
+                self.fragments
+            );
+        }
+    }
+
     /// The capture holds nothing of the joined legs: an error that says what it does hold.
     fn nothing_for_us(&self) -> Error {
         let mut what = format!("{} holds no packet for ", self.path.display());
@@ -227,6 +245,7 @@ impl Receiver for Pcap {
                 at += usize::from(slot.octets).next_multiple_of(SLACK);
                 self.counters.datagrams += 1;
                 self.counters.octets += u64::from(slot.octets);
+                self.counters.cut += u64::from(slot.octets < slot.wire_octets);
                 slots.push(slot);
             }
             if self.stop.is_none() || !slots.is_empty() {

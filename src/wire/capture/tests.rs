@@ -176,6 +176,7 @@ fn what_is_no_capture_is_named_with_a_cure() {
     }
     assert!(refusal(&gzip(b"some text here")).contains("it is text, gzipped"));
     assert!(refusal(&gzip(b"")).contains("empty, gzipped"));
+    assert!(refusal(&[0x1f, 0x8b, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]).contains("gzip data is damaged"));
     let none = Capture::open("/nonexistent/a.pcap".as_ref()).unwrap_err();
     assert!(none.to_string().contains("cannot open"));
     assert!(Capture::open(std::env::temp_dir().as_ref()).unwrap_err().to_string().contains("is a folder"));
