@@ -60,7 +60,8 @@ pub enum End {
 pub struct Report {
     /// Frames that the sink took.
     pub taken: u64,
-    /// Frames that it did not: the queue was full, or the sink had ended.
+    /// Frames that it did not: the queue was full, or the sink had failed. What comes after [`End::Closed`] is not
+    /// wanted and not counted.
     pub dropped: u64,
     /// How it ended.
     pub end: End,
@@ -104,10 +105,13 @@ impl<F: Space> SinkQueue<F> {
         Ok(SinkQueue { shared, depth, description })
     }
 
-    /// Hands a frame over, or drops and counts it when the queue is full or the sink has ended. Never waits for the
+    /// Hands a frame over, or drops and counts it when the queue is full or the sink has failed. Never waits for the
     /// sink.
     pub fn offer(&self, frame: Frame<F>) -> bool {
         let mut state = self.shared.lock();
+        if matches!(state.end, Some(End::Closed(_))) {
+            return false;
+        }
         if state.waiting.len() >= self.depth || state.closing || state.end.is_some() {
             drop(state);
             self.shared.dropped.fetch_add(1, Relaxed);
@@ -138,7 +142,7 @@ impl<F: Space> SinkQueue<F> {
     pub fn taken(&self) -> u64 {
         self.shared.taken.load(Relaxed)
     }
-    /// Frames that it did not take, because the queue was full or the sink had ended.
+    /// Frames that it did not take, because the queue was full or the sink had failed.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Relaxed)
     }
@@ -217,7 +221,9 @@ impl<F: Space> Shared<F> {
         let mut state = self.lock();
         let left = state.waiting.len() + usize::from(in_hand.get());
         state.waiting.clear();
-        self.dropped.fetch_add(left as u64, Relaxed);
+        if !matches!(end, End::Closed(_)) {
+            self.dropped.fetch_add(left as u64, Relaxed);
+        }
         state.end = Some(end);
         drop(state);
         self.ended.store(true, Relaxed);

@@ -42,7 +42,10 @@ impl Snapshot {
 impl Sink for Snapshot {
     fn take(&mut self, frame: &Frame) -> Result<Next> {
         let number = frame.meta().number;
-        if self.done() || number < self.at {
+        if self.done() {
+            return self.idle();
+        }
+        if number < self.at {
             return Ok(Next::More);
         }
         let path = match self.every {
@@ -55,6 +58,10 @@ impl Sink for Snapshot {
         write_png(&path, frame, &self.colour)?;
         self.written += 1;
         Ok(Next::More)
+    }
+
+    fn idle(&mut self) -> Result<Next> {
+        Ok(if self.done() { Next::Closed("written".into()) } else { Next::More })
     }
 
     fn finish(&mut self) -> Result<()> {
