@@ -1,7 +1,7 @@
 //! Kernels against the scalar law and memcpy, in octets read and written a second.
 //!
 //! `GDMEDIA_TABLE=1 cargo bench --bench kernels` prints one table of medians in well under a minute, and
-//! `GDMEDIA_TABLE=422` only the lines that contain `4:2:2` … any other text filters likewise. Without it, criterion runs:
+//! `GDMEDIA_TABLE='4:2:2 10'` only the conversions whose names contain this text. Without it, criterion runs:
 //! `cargo bench --bench kernels -- 'YCbCr-4:2:2 10'`.
 //!
 //! Runs are 1200 octets or less, as packets carry them. Source *hot* is the same 64 KiB again and again, as of packets
