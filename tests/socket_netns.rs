@@ -335,6 +335,38 @@ fn joins_that_cannot_work_say_why() {
 }
 
 #[test]
+fn somebody_without_rights_is_told_what_is_missing() {
+    let Some(net) = Net::new() else { return };
+    let own = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 10));
+    let (refused, notes) = Net::inside(&net.rx, || {
+        // By number, so that it concerns this thread only and not the process.
+        // SAFETY: takes numbers only; the thread ends soon.
+        let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+        assert_eq!(rc, 0, "setresuid");
+        let mut socket = Socket::open(Options { rate: 100_000_000_000, ..Options::default() }).unwrap();
+        let leg = |port| Leg { destination: own, port, sources: SourceFilter::Any, ttl: None, mid: None };
+        let refused = socket.join(0, &leg(80)).unwrap_err();
+        socket.join(0, &leg(PORT)).unwrap();
+        (refused, socket.caps().notes.join("\n"))
+    });
+    assert_eq!(refused.kind(), Kind::Permission);
+    let text = refused.to_string();
+    assert!(text.starts_with("no permission for UDP port 80") && text.contains("port from 1024 on"), "{text}");
+    assert!(notes.contains("sysctl -w net.core.rmem_max=67108864"), "the buffer is what the system allows: {notes}");
+    assert!(notes.contains("warning: socket buffer"), "which is short at 100 Gb/s: {notes}");
+}
+
+#[test]
+fn igmp_of_an_older_version_and_a_unicast_address_of_another_interface_are_told() {
+    let Some(net) = Net::new() else { return };
+    Net::inside(&net.rx, || std::fs::write("/proc/sys/net/ipv4/conf/rx0/force_igmp_version", "2").unwrap());
+    let rx = net.join(Some("rx0"), GROUP, SourceFilter::Include(vec![ONE])).unwrap();
+    assert!(rx.caps().notes.iter().any(|n| n.contains("rx0 speaks IGMP V2")), "{:?}", rx.caps().notes);
+    let rx = net.join(Some("rx1"), IpAddr::V4(Ipv4Addr::new(10, 77, 0, 10)), SourceFilter::Any).unwrap();
+    assert!(rx.caps().notes.iter().any(|n| n.contains("10.77.0.10 is no address of rx1")), "{:?}", rx.caps().notes);
+}
+
+#[test]
 fn a_source_specific_group_without_source_and_a_strict_reverse_path_are_told() {
     let Some(net) = Net::new() else { return };
     Net::inside(&net.rx, || std::fs::write("/proc/sys/net/ipv4/conf/rx0/rp_filter", "1").unwrap());

@@ -295,6 +295,13 @@ mod tests {
         assert_eq!(out.stride, 0);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_control_memory_is_read_without_harm(octets in proptest::collection::vec(0_u8.., 0..128)) {
+            read_control(&octets, &mut Message::default());
+        }
+    }
+
     #[test]
     fn single_datagrams_ask_for_many_and_long_chains_for_few() {
         let mut sizer = Sizer::new();

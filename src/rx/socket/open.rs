@@ -29,6 +29,15 @@ pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
     let mut notes = Vec::new();
     let group = if to.is_multicast() { Some(group_interface(to, named.as_ref(), &mut notes)?) } else { None };
 
+    if let Some(interface) =
+        named.as_ref().filter(|i| group.is_none() && !to.is_unspecified() && !i.addresses.contains(&to))
+    {
+        notes.push(format!(
+            "warning: {to} is no address of {}; unicast comes by the interface that has it",
+            interface.name
+        ));
+    }
+
     let socket = new_socket(to)?;
     let buffer_octets = size_buffer(&socket, options, &mut notes)?;
     let gro = options.gro && set(&socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32).is_ok();
@@ -227,6 +236,13 @@ fn group_warnings(leg: &Leg, interface: &Interface) -> Vec<String> {
             "warning: {group} is source-specific (232/8) and the SDP names no source; routers will not forward it"
         ));
     }
+    let table = std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap_or_default();
+    if let (SourceFilter::Include(_), Some(version @ ("V1" | "V2"))) = (&leg.sources, igmp_version(&table, name)) {
+        notes.push(format!(
+            "warning: {name} speaks IGMP {version}, which cannot name sources to the network: a querier asked so, or \
+             net.ipv4.conf.{name}.force_igmp_version says so; the source filter works in this machine only"
+        ));
+    }
     let strict = |scope: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{scope}/rp_filter"))
             .ok()
@@ -240,6 +256,15 @@ fn group_warnings(leg: &Leg, interface: &Interface) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// The version that an interface speaks (`V1`, `V2`, `V3`), from /proc/net/igmp: {number, name, `:`, groups, version}.
+fn igmp_version<'a>(table: &'a str, interface: &str) -> Option<&'a str> {
+    table.lines().find_map(|line| {
+        let (device, rest) = line.split_once(':')?;
+        let name = device.split_ascii_whitespace().nth(1)?;
+        (name == interface).then(|| rest.split_ascii_whitespace().nth(1))?
+    })
 }
 
 fn sources_text(sources: &SourceFilter) -> String {
@@ -410,6 +435,17 @@ mod tests {
                      short line\n";
         assert_eq!(inodes_on_port(table, 5004), ["17241"]);
         assert_eq!(inodes_on_port(table, 5006), [""; 0]);
+    }
+
+    #[test]
+    fn the_igmp_version_is_read_by_interface() {
+        let table = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n\
+                     1\tlo        :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n\
+                     2\teth0      :     2      V2\n\t\t\t\t01014DEF     1 0:00000000\t\t0\n";
+        assert_eq!(igmp_version(table, "eth0"), Some("V2"));
+        assert_eq!(igmp_version(table, "lo"), Some("V3"));
+        assert_eq!(igmp_version(table, "eth1"), None);
+        assert_eq!(igmp_version("", "lo"), None);
     }
 
     #[test]
