@@ -73,7 +73,7 @@ fn play(wire: WireFormat, sent: &[Sent], plan: &FaultPlan) -> Outcome {
             Err(RxError::Failed(e)) => panic!("{e}"),
         }
     }
-    pipeline.finish().unwrap();
+    pipeline.finish(&mut Vec::new()).unwrap();
     let log = pipeline.receiver().log();
     let outcome = Outcome {
         removed: log.iter().filter(|e| e.done == Done::Removed).map(|e| e.index as usize).collect(),
