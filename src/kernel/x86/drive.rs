@@ -206,6 +206,11 @@ impl<'a> Work<'a> {
             unsafe {
                 let there = places::<S>(&to, x);
                 if whole {
+                    for (place, stream) in there.iter().zip(S::STREAMS) {
+                        for line in 0..stream.span(step).div_ceil(64) {
+                            V::prefetch(place.wrapping_add(AHEAD + 64 * line));
+                        }
+                    }
                     S::step::<V>(setup, src.as_ptr().add(from), &there);
                 } else {
                     let (from, here) = bounce.before::<S>(&src[from..], loads, &there);
@@ -238,6 +243,10 @@ unsafe fn places<S: Step>(to: &Places, x: usize) -> Places {
     }
     there
 }
+
+/// How far in front of its stores a step fetches lines, so that it does not wait for memory: measured. The run that
+/// comes next mostly begins where this one ends.
+const AHEAD: usize = 1024;
 
 /// Octets and a stream's octets of the largest step.
 const MOST_OCTETS: usize = 64 * 6 + 16;

@@ -118,12 +118,10 @@ impl<W: Sextets> V210<W> {
     /// # Safety
     /// As [`Step::step`].
     #[inline(always)]
-    unsafe fn row<V: Vector>(row: usize, from: *const u8, to: *mut u8) {
+    unsafe fn row<V: Vector>(row: usize, down: V, from: *const u8, to: *mut u8) {
         // SAFETY: the caller's promise.
         unsafe {
-            // From the top of the halves to bits 0 and 4 of them, that is 0 and 20 of the word.
-            let (down, outside) = (V::pairs(1 << 10, 1 << 14), V::pairs(0x3ff, 0x3ff0));
-            let between = V::pairs(0xfc00_u16 as i16, 0x000f);
+            let (outside, between) = (V::pairs(0x3ff, 0x3ff0), V::pairs(0xfc00_u16 as i16, 0x000f));
             let blocks = each!(4, k => {
                 let from = from.add(k / Self::PHASES * Self::PHASES * Self::BLOCK_BITS / 8);
                 let block = const { &Self::BLOCKS };
@@ -145,18 +143,24 @@ impl<W: Sextets> Step for V210<W> {
     const ALIGN: usize = if W::GROUP == 4 { 12 } else { 6 };
     const ATOM: usize = Self::ALIGN;
     const STREAMS: &'static [Stream] = &[Stream::v210(Row::First), Stream::v210(Row::Second)];
-    type Setup<V: Vector> = ();
+    /// From the top of the halves to bits 0 and 4 of them, that is 0 and 20 of the word.
+    type Setup<V: Vector> = V;
 
     #[inline(always)]
-    unsafe fn setup<V: Vector>(_: &Conversion) {}
+    unsafe fn setup<V: Vector>(_: &Conversion) -> V {
+        // A compiler that knows powers of two turns one multiplication into a dozen shifts and shuffles.
+        let (low, high) = std::hint::black_box((1 << 10, 1 << 14));
+        // SAFETY: the caller's promise.
+        unsafe { V::pairs(low, high) }
+    }
 
     #[inline(always)]
-    unsafe fn step<V: Vector>((): &(), from: *const u8, to: &Places) {
+    unsafe fn step<V: Vector>(down: &V, from: *const u8, to: &Places) {
         // SAFETY: the caller's promise.
         unsafe {
-            Self::row::<V>(0, from, to[0]);
+            Self::row::<V>(0, *down, from, to[0]);
             if W::ROWS == 2 && !to[1].is_null() {
-                Self::row::<V>(1, from, to[1]);
+                Self::row::<V>(1, *down, from, to[1]);
             }
         }
     }

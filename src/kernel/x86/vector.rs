@@ -42,6 +42,13 @@ pub(super) trait Vector: Copy {
     /// `16 * N * LANES` octets can be written at `to`; `N` is 1 or even.
     unsafe fn store<const N: usize>(regs: [Self; N], to: *mut u8);
 
+    /// Fetches a line that will be written; any address will do.
+    #[inline(always)]
+    fn prefetch(line: *const u8) {
+        // SAFETY: a hint, which every x86-64 has and which never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+
     /// Octet `i` becomes octet `order[i]`, or 0 where that is 0x80 or more.
     fn shuffle(self, order: Self) -> Self;
     /// Bitwise.
