@@ -151,7 +151,7 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
             "" => what,
             encoding => format!("{} in {what}", foreign::name(encoding).unwrap_or(encoding)),
         })
-        .or_else(|| foreign_encoding(&choice.encoding, medium));
+        .or_else(|| foreign_encoding(&own, &choice));
     if let Some(what) = foreign {
         let what = clip_name(&what);
         let message = format!("this medium is {what}, not ST 2110");
@@ -331,20 +331,24 @@ fn contradiction(video: &Result<crate::Video, String>, framerate: Option<(Ratio,
 }
 
 /// The name of an encoding that is none of ST 2110's.
-fn foreign_encoding(encoding: &str, medium: &Medium<'_>) -> Option<String> {
+fn foreign_encoding(own: &Own<'_, '_>, choice: &Choice) -> Option<String> {
+    let encoding = choice.encoding.as_str();
     let lower = encoding.to_ascii_lowercase();
     if ["raw", "l16", "l24", "am824", "smpte291", "st2110-41", "ttml+xml", "jxsv", "vc2", "smpte2022-6", ""]
         .contains(&lower.as_str())
     {
         return None;
     }
-    // ST 2110-22 carries any codec: its own edition mark tells, and so does a sender type under an unknown name.
-    let fmtp = medium.attributes.iter().filter(|a| a.name == "fmtp");
-    let marks = |mark: &str| fmtp.clone().any(|a| a.value.contains(mark));
+    // ST 2110-22 carries any codec: its own edition mark tells, and so does a sender type under an unknown name. Only
+    // the parameters of this payload type count; what is odd about them is reported when they are read for good.
+    let mut quiet = Findings::new(false);
+    let params = Params::read(&rtpmap::fmtp(own, choice, &mut quiet), At::TEXT, &mut quiet);
+    let starts = |name: &str, mark: &str| params.peek(name).and_then(|p| p.value).is_some_and(|v| v.starts_with(mark));
+    let token = encoding.bytes().all(|b| b.is_ascii_alphanumeric() || b"-+._".contains(&b));
     match foreign::name(encoding) {
-        _ if marks("ST2110-22") => None,
+        _ if token && starts("SSN", "ST2110-22") => None,
         Some(name) => Some(format!("{name} ({encoding})")),
-        None if marks("TP=2110") => None,
+        None if token && starts("TP", "2110") => None,
         None => Some(format!("`{encoding}` over RTP")),
     }
 }

@@ -785,3 +785,13 @@ fn expected_rates_are_those_of_the_standards() {
     assert!((e.packets_per_second - 1000.0).abs() < 1e-6);
     assert!((e.bits_per_second - (48.0 * 8.0 * 3.0 + 40.0) * 8000.0).abs() < 1e-3);
 }
+
+/// Found by fuzzing: a mark of ST 2110 in the parameters of another payload type made a codec of a broken name.
+#[test]
+fn a_private_codec_is_known_by_its_own_parameters() {
+    let other = VIDEO.replace("raw/90000", "x-codec/90000").replace("a=fmtp:96", "a=fmtp:96 profile=1\r\na=fmtp:97");
+    assert!(!read(&other).usable);
+    let own = VIDEO.replace("raw/90000", "x-codec/90000").replace("a=source", "b=AS:1000\na=source");
+    assert!(matches!(&read(&own).flows[0].essence, Essence::CompressedVideo(v) if v.encoding == "x-codec"));
+    assert!(!read(&own.replace("x-codec", "x=codec")).usable);
+}
