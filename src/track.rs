@@ -525,3 +525,158 @@ impl Track {
         assert!(c.reordered <= c.received, "{c:?}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(sequence: u32, timestamp: u32) -> Sighting {
+        Sighting { ssrc: 1, sequence, timestamp, arrival: Tai(u64::from(timestamp) * 11_111) }
+    }
+    /// The verdicts on packets of one frame.
+    fn judge(track: &mut Track, sequences: &[u32]) -> Vec<Verdict> {
+        sequences
+            .iter()
+            .map(|s| {
+                let verdict = track.see(packet(*s, 100));
+                track.check_invariants();
+                verdict
+            })
+            .collect()
+    }
+
+    #[test]
+    fn new_reordered_duplicate_lost() {
+        use Verdict::*;
+        let mut t = Track::new(128, 0);
+        let verdicts = judge(&mut t, &[65_534, 65_535, 65_537, 65_536, 65_536, 65_540, 65_533]);
+        assert_eq!(verdicts, [New, New, New, Reordered, Duplicate, New, Reordered]);
+        assert_eq!((t.sent(), t.undecided()), (8, 2));
+        t.finish();
+        t.check_invariants();
+        let c = t.counters();
+        assert_eq!((c.received, c.lost, c.reordered, c.duplicate, c.late), (6, 2, 2, 1, 0));
+    }
+
+    #[test]
+    fn what_leaves_the_window_is_lost_and_then_late() {
+        let mut t = Track::new(128, 0);
+        // Two numbers are missing; after 200 packets they have left the window.
+        let mut numbers: Vec<u32> = (0..200).filter(|n| *n != 5 && *n != 9).collect();
+        judge(&mut t, &numbers);
+        assert_eq!((t.counters().lost, t.undecided()), (2, 0));
+        assert_eq!(judge(&mut t, &[5, 9]), [Verdict::Late, Verdict::Late]);
+        // Nothing is missing that a third could be.
+        assert_eq!(judge(&mut t, &[7]), [Verdict::Duplicate]);
+        assert_eq!((t.counters().lost, t.counters().late), (2, 2));
+        // A gap of more than the window.
+        numbers = (1000..1010).collect();
+        judge(&mut t, &numbers);
+        t.finish();
+        assert_eq!((t.counters().received, t.counters().lost), (208, 802));
+    }
+
+    #[test]
+    fn too_late_for_its_frame() {
+        let mut t = Track::new(128, 0);
+        let verdict = judge(&mut t, &[1, 3, 2])[2];
+        t.too_late(verdict);
+        t.check_invariants();
+        assert_eq!(judge(&mut t, &[2]), [Verdict::Duplicate]);
+        t.finish();
+        let c = t.counters();
+        assert_eq!((c.received, c.lost, c.late, c.reordered, c.duplicate), (2, 1, 1, 0, 1));
+    }
+
+    #[test]
+    fn an_outage_of_a_second_is_loss() {
+        let mut t = Track::new(WINDOW, 0);
+        t.see(packet(0, 0));
+        assert_eq!(t.see(packet(1_000_000, 90_000)), Verdict::New);
+        assert_eq!(t.see(packet(1_000_001, 90_000)), Verdict::New);
+        t.finish();
+        t.check_invariants();
+        assert_eq!((t.counters().lost, t.counters().restarts), (999_999, 0));
+    }
+
+    #[test]
+    fn a_jump_that_time_does_not_bear_out_is_a_restart() {
+        let mut t = Track::new(WINDOW, 0);
+        t.see(packet(0, 0));
+        assert_eq!(t.see(packet(1_000_000, 1501)), Verdict::Restart { aborted: false });
+        assert_eq!(t.see(packet(1_000_001, 1501)), Verdict::New);
+        assert!(t.on_trial());
+        t.finish();
+        t.check_invariants();
+        assert_eq!((t.counters().received, t.counters().lost, t.counters().restarts), (3, 0, 1));
+    }
+
+    #[test]
+    fn a_stray_leaves_nothing_behind() {
+        let mut t = Track::new(WINDOW, 0);
+        judge(&mut t, &[10, 11]);
+        assert_eq!(t.see(packet(0x5555_0000, 7)), Verdict::Restart { aborted: false });
+        assert_eq!(t.see(packet(0x7777_0000, 9)), Verdict::Restart { aborted: true });
+        assert_eq!(t.see(packet(13, 100)), Verdict::Returned);
+        assert_eq!(t.see(packet(12, 100)), Verdict::Reordered);
+        t.finish();
+        t.check_invariants();
+        let c = t.counters();
+        assert_eq!((c.received, c.lost, c.restarts, c.rejected.get(Reason::Ssrc)), (4, 0, 0, 2));
+    }
+
+    #[test]
+    fn a_straggler_of_the_old_sequence_does_not_end_a_trial() {
+        let mut t = Track::new(WINDOW, 0);
+        judge(&mut t, &[10, 12]);
+        t.see(packet(0x5555_0000, 7_000));
+        assert_eq!(t.see(packet(11, 100)), Verdict::Late);
+        assert_eq!(t.see(packet(0x5555_0001, 7_000)), Verdict::New);
+        t.finish();
+        t.check_invariants();
+        let c = t.counters();
+        assert_eq!((c.received, c.lost, c.late, c.restarts), (4, 1, 1, 1));
+    }
+
+    #[test]
+    fn sixteen_bits_only() {
+        let mut t = Track::new(WINDOW, 0);
+        for n in 0..200_000u32 {
+            assert_eq!(t.see(packet(n & 0xffff, n / 100)), Verdict::New);
+        }
+        t.finish();
+        assert_eq!((t.counters().received, t.counters().lost, t.counters().restarts), (200_000, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn sent_is_received_and_lost(
+            window in 1usize..300,
+            steps in prop::collection::vec((-40i64..60, 0u32..40, 0u8..60), 1..400),
+        ) {
+            let mut t = Track::new(window, 1_000_000);
+            let (mut sequence, mut timestamp) = (u32::MAX - 50, 5u32);
+            for (step, ticks, odd) in steps {
+                let mut s = packet(sequence.wrapping_add_signed(step as i32), timestamp);
+                match odd {
+                    0 => s.ssrc = 2,
+                    1 => s.sequence = s.sequence.rotate_left(9),
+                    2 => s.timestamp = s.timestamp.wrapping_sub(1 << 30),
+                    _ => {}
+                }
+                let verdict = t.see(s);
+                if odd == 3 {
+                    t.too_late(verdict);
+                }
+                t.check_invariants();
+                if step > 0 {
+                    (sequence, timestamp) = (sequence.wrapping_add(step as u32), timestamp + ticks);
+                }
+            }
+            t.finish();
+            t.check_invariants();
+            prop_assert_eq!(t.sent(), t.counters().received + t.counters().lost);
+        }
+    }
+}

@@ -251,6 +251,16 @@ fn marker_lost() {
 }
 
 #[test]
+fn markers_too_many() {
+    each(|format, cut| {
+        survives(format, cut, |mut p| {
+            p.iter_mut().for_each(|p| p.set_marker(true));
+            p
+        });
+    });
+}
+
+#[test]
 fn whole_frame_lost() {
     each(|format, cut| {
         let sent = Sender::plain(format, cut).frames(FRAMES);

@@ -45,6 +45,13 @@ impl Pairing {
     }
 }
 
+/// A packet with the marker: its number, and where its first segment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct End {
+    pub(super) number: u64,
+    pub(super) place: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) epoch: u32,
@@ -52,8 +59,8 @@ pub(super) struct Open {
     pub(super) key: u32,
     /// Timestamps of the fields, by field bit.
     pub(super) fields: [Option<u32>; 2],
-    /// Numbers of the packets with the marker.
-    pub(super) ends: [Option<u64>; 2],
+    /// The packets with the marker.
+    pub(super) ends: [Option<End>; 2],
     pub(super) coverage: Coverage,
     pub(super) first_arrival: Tai,
     pub(super) last_arrival: Tai,
@@ -71,7 +78,7 @@ pub(super) struct Open {
 struct Closed {
     epoch: u32,
     fields: [Option<u32>; 2],
-    end: Option<u64>,
+    end: Option<End>,
     whole: bool,
 }
 
@@ -91,6 +98,8 @@ pub(super) struct Query {
     pub(super) timestamp: u32,
     /// The packet's number when none had a higher one.
     pub(super) newest: Option<u64>,
+    /// Row and offset of its first segment, as one number.
+    pub(super) place: u32,
 }
 
 #[derive(Debug)]
@@ -129,7 +138,8 @@ impl Frames {
 
     #[inline]
     pub(super) fn get(&mut self, index: u8) -> &mut Open {
-        // Indices come from `open`, so the mask never changes one; it spares the check.
+        const { assert!(MAX_OPEN.is_power_of_two()) };
+        // Indices come from `begin`, so the mask never changes one; it spares the check.
         &mut self.open[usize::from(index) & (MAX_OPEN - 1)]
     }
 
@@ -233,14 +243,16 @@ pub(super) fn older(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// The sender repeats a timestamp: the packet comes after the end of the frame that has it, so it is of another one. A
-/// second field that is sent again is none.
-fn starts_again(q: Query, pairing: Pairing, ends: &[Option<u64>; 2]) -> bool {
+/// The sender repeats a timestamp: the packet comes after the end of the frame that has it and lies no further down, so
+/// it is of another frame. A second field that is sent again is none, nor is a frame with a marker too many.
+fn starts_again(q: Query, pairing: Pairing, ends: &[Option<End>; 2]) -> bool {
     let Some(number) = q.newest else { return false };
+    let ended = |end: &Option<End>| end.is_some_and(|end| end.number < number);
+    let further_down = ends[q.f].is_some_and(|end| q.place > end.place);
     if pairing.two_fields {
-        q.f != pairing.second && ends.iter().all(|end| end.is_some_and(|end| end < number))
+        q.f != pairing.second && ends.iter().all(ended) && !further_down
     } else {
-        ends[0].is_some_and(|end| end < number)
+        ended(&ends[0]) && !further_down
     }
 }
 

@@ -211,7 +211,7 @@ impl Video {
         let index = if self.current.timestamp == header.timestamp && self.current.f == f {
             self.current.index
         } else {
-            match self.look_for(&header, f, u32::from(srds.srd[0].row), verdict, p.arrival) {
+            match self.look_for(&header, f, &srds.srd[0], verdict, p.arrival) {
                 Some(index) => index,
                 None => return,
             }
@@ -345,7 +345,7 @@ impl Video {
     /// The frame of a packet that is not of the same field as the one before.
     #[cold]
     #[inline(never)]
-    fn look_for(&mut self, h: &rtp::Header, f: usize, row: u32, verdict: Verdict, arrival: Tai) -> Option<u8> {
+    fn look_for(&mut self, h: &rtp::Header, f: usize, srd: &srd::Srd, verdict: Verdict, arrival: Tai) -> Option<u8> {
         let newest = matches!(verdict, Verdict::New | Verdict::Returned | Verdict::Restart { .. });
         if newest
             && self.config.format.scan == Scan::Interlaced
@@ -355,7 +355,13 @@ impl Video {
             self.pairing.second = self.epoch.order.second;
         }
         let number = self.track.number();
-        let query = Query { epoch: self.epoch.id, f, timestamp: h.timestamp, newest: newest.then_some(number) };
+        let query = Query {
+            epoch: self.epoch.id,
+            f,
+            timestamp: h.timestamp,
+            newest: newest.then_some(number),
+            place: place_of(srd),
+        };
         let index = match self.frames.find(query, self.pairing) {
             Found::Open(index) => index,
             Found::Closed { whole } => {
@@ -382,7 +388,7 @@ impl Video {
             }
             if newest {
                 let known = self.epoch.numbering.is_known();
-                self.epoch.numbering.begin(f, row, self.track.disorder());
+                self.epoch.numbering.begin(f, u32::from(srd.row), self.track.disorder());
                 if !known {
                     self.numbering_settled();
                 }
@@ -428,7 +434,7 @@ impl Video {
             return;
         }
         let number = self.track.number();
-        self.frames.get(index).ends[f] = Some(number);
+        self.frames.get(index).ends[f] = Some(frames::End { number, place: place_of(&srds.srd[0]) });
         let Some(last) = srds.as_slice().last() else { return };
         if verdict == Verdict::Reordered || last.length == 0 {
             return;
@@ -555,6 +561,11 @@ impl Video {
         }
         assert_eq!(placed as usize, self.plan.placements.len());
     }
+}
+
+/// Row and offset as one number that grows down the picture.
+fn place_of(srd: &srd::Srd) -> u32 {
+    u32::from(srd.row) << 16 | u32::from(srd.offset)
 }
 
 fn close_run(steps: &mut Vec<Step>, run: u8, start: u32, end: u32) {
