@@ -20,7 +20,7 @@ fn no_sdp_is_a_usage_error() {
     let dir = temp();
     fails(&gdmedia(&["play"]), 64, &["no SDP"]);
     fails(&gdmedia(&["--sdp", dir.join("missing.sdp").to_str().unwrap()]), 65, &["missing.sdp"]);
-    fails(&gdmedia(&["--sdp", dir.path().to_str().unwrap()]), 65, &["directory"]);
+    fails(&gdmedia(&["--sdp", dir.path().to_str().unwrap()]), 65, &["folder"]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn flows_that_cannot_be_received_are_named() {
     fails(&gdmedia(&["--sdp", &dir.write("audio.sdp", audio)]), 65, &["L24"]);
 
     let private = sdp(5004).replace("a=mediaclk", "a=privacy:protocol=RTP; mode=AES-128-CTR\r\na=mediaclk");
-    fails(&gdmedia(&["--sdp", &dir.write("private.sdp", &private)]), 65, &["privacy"]);
+    fails(&gdmedia(&["--sdp", &dir.write("private.sdp", &private)]), 65, &["encrypted"]);
 
     let odd = sdp(5004).replace("depth=10", "depth=10; interlace").replace("4:2:2", "4:2:0");
     fails(&gdmedia(&["--sdp", &dir.write("odd.sdp", &odd)]), 65, &["4:2:0"]);
@@ -95,7 +95,7 @@ fn captures_that_do_not_fit() {
     fails(&run(dir.join("missing.pcap").to_str().unwrap()), 65, &["missing.pcap"]);
 
     let capture = dir.join("other.pcap");
-    send_to_pcap(&capture, &["--port", "6000", "--frames", "2"]);
+    send_to_pcap(&capture, 6000, &["--frames", "2"]);
     let output = run(capture.to_str().unwrap());
     fails(&output, 65, &["no packet", "6000", "2110-20"]);
 }
@@ -104,7 +104,7 @@ fn captures_that_do_not_fit() {
 fn a_capture_becomes_frames_and_counters_add_up() {
     let dir = temp();
     let capture = dir.join("five.pcap");
-    let stream = send_to_pcap(&capture, &["--frames", "5"]);
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "5"]);
     let output = gdmedia(&["--sdp", &stream, "--pcap", capture.to_str().unwrap(), "--headless", "--verify", "--json"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let summary = output.summary();
@@ -120,7 +120,7 @@ fn a_capture_becomes_frames_and_counters_add_up() {
 fn loss_is_counted_and_located() {
     let dir = temp();
     let capture = dir.join("ten.pcap");
-    let stream = send_to_pcap(&capture, &["--frames", "10"]);
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "10"]);
     let args = ["--sdp", &stream, "--pcap", capture.to_str().unwrap(), "--headless", "--json"];
     let whole = gdmedia(&args).summary();
     let output = gdmedia(&[&args[..], &["--fault", "loss=1/50,seed=3"]].concat());
@@ -138,7 +138,7 @@ fn loss_is_counted_and_located() {
 fn output_that_cannot_be_written() {
     let dir = temp();
     let capture = dir.join("some.pcap");
-    let stream = send_to_pcap(&capture, &["--frames", "40"]);
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "40"]);
     let args = ["--sdp", &stream, "--pcap", capture.to_str().unwrap()];
     fails(&gdmedia(&[&args[..], &["--out", "/dev/full"]].concat()), 74, &["/dev/full"]);
     fails(&gdmedia(&[&args[..], &["--out", "/nosuchfolder/x.y4m"]].concat()), 74, &["/nosuchfolder"]);
@@ -150,7 +150,7 @@ fn output_that_cannot_be_written() {
 fn a_reader_that_goes_away_ends_the_run_cleanly() {
     let dir = temp();
     let capture = dir.join("pipe.pcap");
-    let stream = send_to_pcap(&capture, &["--frames", "40"]);
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "40"]);
     let output = common::shell(&format!(
         "{} --sdp {stream} --pcap {} --out - | head -c 100 >/dev/null; echo ${{PIPESTATUS[0]}}",
         common::program(),
@@ -164,7 +164,7 @@ fn a_reader_that_goes_away_ends_the_run_cleanly() {
 fn frames_go_to_a_file_and_to_a_picture() {
     let dir = temp();
     let capture = dir.join("file.pcap");
-    let stream = send_to_pcap(&capture, &["--frames", "3"]);
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "3"]);
     let (raw, png) = (dir.join("out.raw"), dir.join("out.png"));
     let output = gdmedia(&[
         "--sdp",

@@ -89,11 +89,11 @@ pub fn free_port() -> u16 {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Writes a test stream into a capture; the path of its SDP.
-pub fn send_to_pcap(capture: &Path, args: &[&str]) -> String {
+/// Writes a test stream to `port` into a capture; the path of its SDP.
+pub fn send_to_pcap(capture: &Path, port: u16, args: &[&str]) -> String {
     let stream = capture.with_extension("sdp").to_str().unwrap().to_owned();
-    let size = format!("{WIDTH}x{HEIGHT}");
-    let fixed = ["send", "--to", capture.to_str().unwrap(), "--write-sdp", &stream, "--size", &size, "--rate", "25"];
+    std::fs::write(&stream, sdp(port)).unwrap();
+    let fixed = ["send", "--to", capture.to_str().unwrap(), "--sdp", &stream];
     let output = gdmedia(&[&fixed[..], args].concat());
     assert_eq!(output.code, 0, "{}", output.stderr);
     stream
