@@ -40,6 +40,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if help { 0 } else { gdmedia::Kind::Usage.exit_code() });
         }
     };
+    // What the libraries below have to say; the program's own words are printed by the verbs.
+    let level = std::env::var("GDMEDIA_LOG").ok().and_then(|v| v.parse().ok()).unwrap_or(tracing::Level::WARN);
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
     let result = match cli.verb {
         None => play::run(cli.play),
         Some(Verb::Play(args)) => play::run(args),

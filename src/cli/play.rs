@@ -42,6 +42,9 @@ pub struct Args {
     /// Pace of a capture: as fast as possible, or as it was recorded
     #[arg(long, value_enum, default_value = "full", requires = "pcap")]
     pace: Pace,
+    /// Clock of a capture: TAI (PTP time stamps of hardware) or UTC (software time stamps)
+    #[arg(long, value_enum, default_value = "tai", requires = "pcap")]
+    pcap_clock: CaptureClock,
     /// Network interface, by name or address, for multicast; given twice: one for each leg
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Vec<String>,
@@ -117,6 +120,12 @@ pub struct Args {
 enum Pace {
     Full,
     Recorded,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CaptureClock {
+    Tai,
+    Utc,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -238,7 +247,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         level: args.kernel.map(Into::into),
     };
     let pipeline = HostPipeline::open(receiver, flow, &settings, gate.clone().deliver(sinks.offers(), stop.clone()))?;
-    let start = Start::new(flow, video, &pipeline, &sinks);
+    let start = Start::new(&description, flow, video, &pipeline, &sinks);
     start.print(args.json);
     let worker = Worker::spawn(Box::new(pipeline), args.sleep, args.core, stop.clone())?;
     let end = watch(&args, &worker, &sinks, &gate, &stop);
@@ -261,7 +270,11 @@ fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<
                 Pace::Full => pcap::Pace::Full,
                 Pace::Recorded => pcap::Pace::Recorded,
             };
-            Box::new(pcap::Pcap::open(path, pace)?)
+            let mut capture = pcap::Pcap::open(path, pace)?;
+            if matches!(args.pcap_clock, CaptureClock::Utc) {
+                capture.set_offset(args.utc_offset.into());
+            }
+            Box::new(capture)
         }
         None => Box::new(socket::Socket::open(socket::Options {
             interfaces: args.interface.clone(),

@@ -114,7 +114,6 @@ impl Pcap {
                 Ok(Some(record)) => record,
                 Ok(None) => {
                     self.stop = Some(RxError::End);
-                    self.tell();
                     return None;
                 }
                 Err(e) => {
@@ -178,23 +177,6 @@ impl Pcap {
         pacer.octets.extend_from_slice(self.ring.head(&slot));
         pacer.held = Some(slot);
         None
-    }
-
-    /// Says at the end what a user would not see in the counters.
-    fn tell(&self) {
-        let (name, met) = (self.capture.name(), self.capture.counters());
-        if met.cut_short {
-            tracing::warn!("the capture {name} ends within a record: it was cut short, and used up to there");
-        }
-        if met.other_link > 0 {
-            tracing::warn!("the capture {name} has {} records of link types that are not read here", met.other_link);
-        }
-        if self.fragments > 0 {
-            tracing::warn!(
-                "the capture {name} has {} fragments of IP packets, which are not put together",
-                self.fragments
-            );
-        }
     }
 
     /// The capture holds nothing of the joined legs: an error that says what it does hold.
@@ -276,11 +258,15 @@ impl Receiver for Pcap {
         self.counters
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        // What a user would not see in the counters.
         let met = self.capture.counters();
+        if met.cut_short {
+            remarks.push("the capture ends within a record: it was cut short, and used up to there".into());
+        }
         for (count, what) in [
-            (met.snapped, "packets were cut by the capture's snap length: what is missing of them is in the loss maps"),
-            (u64::from(met.cut_short), "capture ends in the middle of a record"),
-            (self.fragments, "IP fragments were passed over"),
+            (met.snapped, "records were cut by the capture's snap length; what they lack is in the loss maps"),
+            (met.other_link, "records are of link types that are not read here"),
+            (self.fragments, "fragments of IP packets were passed over"),
         ] {
             if count > 0 {
                 remarks.push(format!("{count} {what}"));

@@ -8,7 +8,7 @@ use gdmedia::stats::Reason;
 use gdmedia::worker::Report;
 use std::path::Path;
 
-/// Loads and parses the SDP; says what is wrong with it on standard error.
+/// Loads and parses the SDP.
 pub fn description(name: Option<&str>, pcap: Option<&Path>) -> Result<Description> {
     let Some(name) = name else {
         let mut error = Error::new(Kind::Usage, "no SDP given").cure("gdmedia --sdp stream.sdp");
@@ -23,9 +23,6 @@ pub fn description(name: Option<&str>, pcap: Option<&Path>) -> Result<Descriptio
     };
     let text = load::sdp_text(name)?;
     let description = gdmedia::sdp::parse(&text, Mode::Lenient);
-    for d in description.diagnostics.iter().filter(|d| d.severity >= Severity::Warning) {
-        tracing::warn!("SDP line {}: {} ({})", d.line, d.message, d.cure);
-    }
     if description.flows.is_empty() {
         let why = description.diagnostics.iter().find(|d| d.severity == Severity::Error);
         return Err(Error::new(
@@ -105,11 +102,10 @@ fn essence(essence: &Essence) -> String {
 pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
     let rejected = |reason: Reason| report.packets.rejected.get(reason) + report.rx.rejected.get(reason);
     let wanted = summary(flow);
-    if let Some(path) = &args.pcap {
-        return Error::new(Kind::Data, format!("{}: no packet of {wanted}{}", path.display(), found(path)))
-            .cure("give the SDP that belongs to this capture, or choose another flow with --flow N");
-    }
-    let waited = format!("no media within {:?} ({wanted})", args.wait);
+    let (kind, waited) = match &args.pcap {
+        Some(path) => (Kind::Data, format!("{}: no media ({wanted})", path.display())),
+        None => (Kind::NoMedia, format!("no media within {:?} ({wanted})", args.wait)),
+    };
     for (reason, cause, cure) in [
         (
             Reason::PayloadType,
@@ -150,7 +146,7 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
     ] {
         let count = rejected(reason);
         if count > 0 {
-            return Error::new(Kind::NoMedia, format!("{waited}: {cause} ({count} packets)")).cure(cure);
+            return Error::new(kind, format!("{waited}: {cause} ({count} packets)")).cure(cure);
         }
     }
     if report.rx.datagrams > 0 {
@@ -161,7 +157,7 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
         .cure("compare width, height and rate in the SDP with the sender");
     }
     let multicast = flow.legs.iter().any(|l| l.destination.is_multicast());
-    Error::new(Kind::NoMedia, format!("{waited}: not one packet came")).cure(if multicast {
+    Error::new(kind, format!("{waited}: not one packet came")).cure(if multicast {
         "is the sender on? does --interface name the media network? does the switch forward the group (IGMP), and does rp_filter or a firewall drop it?"
     } else {
         "is the sender on, and does it send to this address and port? does a firewall drop it?"

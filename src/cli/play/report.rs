@@ -6,7 +6,7 @@ use gdmedia::format::{Layout, WireFormat};
 use gdmedia::packetise::{Cut, Packetiser, Style};
 use gdmedia::pipeline::HostPipeline;
 use gdmedia::rx::Receiver;
-use gdmedia::sdp::{Flow, MediaClock, Packing, ReferenceClock, SenderType, SourceFilter, Video};
+use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
 use gdmedia::worker::Report;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ pub struct Start {
 
 impl Start {
     /// Everything that was decided, and why.
-    pub fn new(flow: &Flow, video: &Video, pipeline: &HostPipeline, sinks: &Sinks) -> Self {
+    pub fn new(description: &Description, flow: &Flow, video: &Video, pipeline: &HostPipeline, sinks: &Sinks) -> Self {
         let caps = pipeline.receiver().caps();
         let kernel = pipeline.kernel_name();
         let layout = &pipeline.conversion().layout;
@@ -72,6 +72,8 @@ impl Start {
             lines.push(("leg", format!("{n}{name}: {} port {}, {from}", leg.destination, leg.port)));
         }
         lines.push(("clock", clock(flow)));
+        let wrong = description.diagnostics.iter().filter(|d| d.severity >= Severity::Warning);
+        lines.extend(wrong.clone().map(|d| ("SDP", format!("line {}: {} ({})", d.line, d.message, d.cure))));
         let rate = bit_rate.map_or_else(|| "rate unknown".into(), |b| format!("{:.3} Gb/s", b as f64 / 1e9));
         let cut = packets.map_or_else(String::new, |n| format!(", {n} packets a frame as usually cut"));
         lines.push(("expect", format!("{rate}{cut}")));
@@ -91,6 +93,7 @@ impl Start {
         let json = json!({
             "type": "start",
             "flow": flow,
+            "diagnostics": wrong.collect::<Vec<_>>(),
             "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
             "backend": caps.backend,
             "notes": caps.notes,

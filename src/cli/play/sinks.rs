@@ -83,14 +83,15 @@ fn fragment(args: &Args, video: &Video, notes: &mut Vec<String>) -> Result<Optio
     if !by_default(args) {
         return Ok(None);
     }
-    let fragment = Fragment::window(video).unwrap_or_else(|error| {
-        notes.push(error.to_string());
-        None
-    });
-    if fragment.is_none() {
-        notes.push("no window, there is no display: --out, --snapshot or --sink send frames elsewhere".into());
+    let fragment = Fragment::window(video);
+    match &fragment {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            notes.push("no window, there is no display: --out, --snapshot or --sink send frames elsewhere".into())
+        }
+        Err(error) => notes.push(error.to_string()),
     }
-    Ok(fragment)
+    Ok(fragment.unwrap_or_default())
 }
 
 #[cfg(not(feature = "gst"))]
