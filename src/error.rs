@@ -88,6 +88,12 @@ impl fmt::Display for Error {
     }
 }
 
+impl From<gdmedia_convert::format::Unsupported> for Error {
+    fn from(e: gdmedia_convert::format::Unsupported) -> Error {
+        Error::new(Kind::Usage, e.to_string()).cure(e.cure())
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|e| e as _)

@@ -24,12 +24,13 @@
 //!
 //! | module | knows |
 //! | --- | --- |
-//! | [`error`], [`stats`], [`time`], [`format`](mod@format), [`plan`] | plain values |
+//! | [`sdp`], [`format`](mod@format) | crates of their own: descriptions, pictures and their conversions |
+//! | [`error`], [`stats`], [`time`], [`plan`] | plain values |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
 //! | [`rx`] | receivers: socket, capture; tap and fault around them |
-//! | [`kernel`] | scalar law, SSSE3, AVX2 |
+//! | [`kernel`] | executes placements with the conversions of `gdmedia_convert` |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
 //!
@@ -42,7 +43,6 @@
 
 pub mod depacketise;
 pub mod error;
-pub mod format;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -62,4 +62,5 @@ pub mod wire;
 pub mod worker;
 
 pub use error::{Error, Kind};
+pub use gdmedia_convert::format;
 pub use gdmedia_sdp as sdp;

@@ -1,9 +1,9 @@
 //! What stands where octets are missing: the frame before, black, or a colour that everybody sees.
 
-use super::scalar::write::colour_row;
 use super::{Conversion, Run, RunFn};
 use crate::format::{Layout, Output, WireFormat};
 use crate::plan::Missing;
+use gdmedia_convert::kernel::scalar::write::colour_row;
 use gdmedia_sdp::{Depth, Range, Sampling, Subsampling};
 
 /// Copies the pixels of the loss map, and no others, from the frame before. Both are frames of this layout.

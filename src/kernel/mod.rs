@@ -1,16 +1,10 @@
 //! Kernels execute placements: they move octets from a ring into a frame and unpack them on the way.
 
 pub mod conceal;
-mod convert;
 mod cpu;
-pub mod scalar;
-mod select;
-#[cfg(target_arch = "x86_64")]
-pub mod x86;
 
-pub use convert::{Colour, Conversion, Level, Run, RunFn};
 pub use cpu::CpuKernel;
-pub use select::{Pair, at, pairs, select};
+pub use gdmedia_convert::kernel::{Colour, Conversion, Level, Pair, Run, RunFn, at, pairs, select};
 
 use crate::frame::{Frame, FrameBuf};
 use crate::mem::Space;

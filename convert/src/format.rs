@@ -10,7 +10,8 @@ use gdmedia_sdp::{Depth, Pgroup, Sampling, Scan, Video};
 /// The picture as the wire has it: rows of pgroups without gaps.
 ///
 /// Octet `n` of a wire-format frame lies in wire row `n / row_octets`; a wire row is a row of the picture (4:2:0: a
-/// pair of rows), fields are woven. This is the address space of [`crate::plan::Placement::dst`].
+/// pair of rows), fields are woven. This is the address space that placements of packets
+/// refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WireFormat {
     /// Component structure.

@@ -1,7 +1,6 @@
 //! Which outputs a wire format has, and how they lie in memory.
 
 use super::{Layout, Output, Plane, WireFormat};
-use crate::error::{Error, Kind};
 use gdmedia_sdp::{Depth, Sampling, Scan, Subsampling};
 
 /// An output that a wire format does not have, with the reason and what to choose instead.
@@ -23,12 +22,6 @@ impl Unsupported {
     /// What to choose instead.
     pub const fn cure(&self) -> &'static str {
         self.cure
-    }
-}
-
-impl From<Unsupported> for Error {
-    fn from(e: Unsupported) -> Error {
-        Error::new(Kind::Usage, e.to_string()).cure(e.cure)
     }
 }
 
@@ -192,10 +185,9 @@ mod tests {
     #[test]
     fn refusals_say_what_to_choose() {
         let wire = WireFormat::new(Sampling::Rgb, Depth::D10, 16, 16, Scan::Progressive).unwrap();
-        let error = Error::from(Layout::new(wire, Output::P010).unwrap_err());
-        assert_eq!(error.kind(), Kind::Usage);
+        let error = Layout::new(wire, Output::P010).unwrap_err();
         assert!(error.to_string().starts_with("no p010 output of RGB, 10 bit: "), "{error}");
-        assert_eq!(error.cure_text(), "choose rgba or planar");
+        assert_eq!(error.cure(), "choose rgba or planar");
         let wire = WireFormat::new(Sampling::YCbCr444, Depth::F16, 16, 16, Scan::Progressive).unwrap();
         assert!(Layout::new(wire, Output::Uyvy).is_err());
         assert!(Layout::new(wire, Output::Rgba).is_ok());
