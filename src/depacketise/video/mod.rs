@@ -4,18 +4,20 @@
 //! and pgroups (`geometry`), coverage. Marker and timestamp say where frames end, the coverage when they are whole.
 
 mod coverage;
+mod ends;
 mod frames;
 mod geometry;
 mod learn;
 
 use super::Packet;
 use crate::format::WireFormat;
-use crate::plan::{Fate, FrameEnd, MAX_OPEN, Placement, Plan, Step};
+use crate::plan::{Fate, MAX_OPEN, Placement, Plan, Step};
 use crate::sdp::{Ratio, Scan};
 use crate::stats::{PacketCounters, Reason};
 use crate::time::{Tai, VIDEO_CLOCK, frame_nanos, half_frame_ticks};
 use crate::track::{Sighting, Track, Verdict, WINDOW};
 use crate::wire::{rtp, srd};
+use ends::close_run;
 use frames::{Found, Frames, Pairing, Query};
 use geometry::Geometry;
 use learn::{Learned, Numbering, Order};
@@ -398,32 +400,6 @@ impl Video {
         Some(index)
     }
 
-    fn open(&mut self, query: Query, key: u32, arrival: Tai) -> Option<u8> {
-        if self.frames.is_full() {
-            self.close_oldest();
-        }
-        let index = self.frames.begin(query, key, arrival)?;
-        let (before, after) = self.frames.neighbours(index);
-        // On trial it may be a stray: then the frame before is not over.
-        let reorder = u64::from(self.config.reorder).max(if self.track.on_trial() { 128 } else { 1 });
-        let expires = self.count + reorder;
-        if let Some(open) = before.map(|i| self.frames.get(i)) {
-            open.expires = open.expires.min(expires);
-        }
-        let joining_after = after.is_some_and(|i| self.frames.get(i).joining);
-        let first = self.epoch.frames == 0;
-        let open = self.frames.get(index);
-        if after.is_some() {
-            open.expires = expires;
-        }
-        open.joining = first || joining_after;
-        self.epoch.frames = self.epoch.frames.saturating_add(1);
-        self.flush();
-        self.plan.steps.push(Step::Open(frames::id(index)));
-        self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
-        Some(index)
-    }
-
     /// The last packet of a frame, field or segment.
     #[cold]
     #[inline(never)]
@@ -459,74 +435,6 @@ impl Video {
             let rejects = std::mem::take(&mut self.epoch.row_rejects);
             self.track.counters_mut().rejected.0[Reason::Row as usize] += rejects;
         }
-    }
-
-    /// Closes what is whole or has waited long enough, in order.
-    #[cold]
-    #[inline(never)]
-    fn settle(&mut self) {
-        while self.frames.oldest().is_some_and(|o| o.coverage.remaining() == 0 || o.expires <= self.count) {
-            self.close_oldest();
-        }
-        self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
-    }
-
-    fn close_oldest(&mut self) {
-        if let Some(index) = self.frames.order().first().copied() {
-            self.close(index, None);
-        }
-    }
-
-    fn close(&mut self, index: u8, fate: Option<Fate>) {
-        self.flush();
-        let first = 1 - self.pairing.second;
-        let (row_pgroups, pgroup_octets) = (self.geometry.row_pgroups, self.geometry.pgroup_octets);
-        let known = self.epoch.numbering.is_known();
-        let same_epoch = self.frames.get(index).epoch == self.epoch.id;
-        let open = self.frames.get(index);
-        let whole = open.coverage.remaining() == 0;
-        let fate = fate.unwrap_or(if open.tainted {
-            Fate::Acquiring
-        } else if whole {
-            Fate::Complete
-        } else if open.joining || (same_epoch && !known) {
-            Fate::Acquiring
-        } else {
-            Fate::Incomplete
-        });
-        let start = self.plan.missing.len() as u32;
-        open.coverage.missing(row_pgroups, pgroup_octets, &mut self.plan.missing);
-        let interlaced = self.config.format.scan == Scan::Interlaced;
-        let key = open.key;
-        let end = FrameEnd {
-            fate,
-            timestamp: key,
-            second_timestamp: if interlaced { open.fields[1 - first] } else { None },
-            first_arrival: open.first_arrival,
-            last_arrival: open.last_arrival,
-            packets: open.packets,
-            missing: start..self.plan.missing.len() as u32,
-        };
-        let tainted = open.tainted;
-        self.plan.steps.push(Step::Close(frames::id(index), end));
-        self.frames.end(index, whole);
-        if self.current.index == index {
-            self.current = NONE;
-        }
-        if same_epoch {
-            self.epoch.last_closed = Some(key);
-            if !known {
-                self.epoch.numbering.frame_closed(whole && !tainted);
-                self.numbering_settled();
-            }
-        }
-    }
-
-    /// Ends the run of placements.
-    fn flush(&mut self) {
-        let end = self.plan.placements.len() as u32;
-        close_run(&mut self.plan.steps, self.run, self.run_start, end);
-        (self.run, self.run_start) = (NO_FRAME, end);
     }
 
     /// See [`super::Depacketiser::check_invariants`].
@@ -566,10 +474,4 @@ impl Video {
 /// Row and offset as one number that grows down the picture.
 fn place_of(srd: &srd::Srd) -> u32 {
     u32::from(srd.row) << 16 | u32::from(srd.offset)
-}
-
-fn close_run(steps: &mut Vec<Step>, run: u8, start: u32, end: u32) {
-    if run != NO_FRAME && end > start {
-        steps.push(Step::Place(frames::id(run), start..end));
-    }
 }
