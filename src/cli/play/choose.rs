@@ -37,8 +37,11 @@ pub fn description(name: Option<&str>, pcap: Option<&Path>) -> Result<Descriptio
 /// The flow that `--flow` names, or the only video flow.
 pub fn flow(description: &Description, number: Option<usize>) -> Result<&Flow> {
     let list = || {
-        let lines = description.flows.iter().enumerate().map(|(n, flow)| format!("\n  {n}: {}", summary(flow)));
-        lines.collect::<String>()
+        let line = |(n, flow): (usize, &Flow)| {
+            let why = description.refusal(flow).map(|why| format!(": {why}")).unwrap_or_default();
+            format!("\n  {n}: {}{why}", summary(flow))
+        };
+        description.flows.iter().enumerate().map(line).collect::<String>()
     };
     if let Some(number) = number {
         return description.flows.get(number).ok_or_else(|| {
