@@ -42,7 +42,7 @@ pub enum Fate {
     Complete,
     /// Octets are missing; the loss map says which.
     Incomplete,
-    /// The first frame after joining, and not whole: nobody's fault, not to be shown.
+    /// Not whole because reception began in the middle of it, or ended there: nobody's fault, not to be shown.
     Acquiring,
 }
 

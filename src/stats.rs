@@ -140,7 +140,7 @@ pub struct FrameCounters {
     pub complete: u64,
     /// With a loss map that is not empty.
     pub incomplete: u64,
-    /// Not whole because reception began in the middle of it.
+    /// Not whole because reception began or ended in the middle of it.
     pub acquiring: u64,
     /// Whole or not, not delivered because no frame memory was free or a sink was full; apart from loss.
     pub dropped: u64,

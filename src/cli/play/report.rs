@@ -310,7 +310,7 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
     }
     let _ = writeln!(
         text,
-        "{:>8}  complete {}, incomplete {} ({} octets missing), dropped {dropped}, at the start {}",
+        "{:>8}  complete {}, incomplete {} ({} octets missing), dropped {dropped}, cut by start or end {}",
         "frames", f.complete, f.incomplete, f.missing_octets, f.acquiring
     );
     if let Some(us) = per_packet {

@@ -163,8 +163,13 @@ impl Video {
     pub fn finish(&mut self) -> &Plan {
         self.plan.clear();
         self.run_start = 0;
-        while self.frames.oldest().is_some() {
-            self.close_oldest();
+        while let [index, later @ ..] = self.frames.order() {
+            // Reception ended in the middle of the newest frame: nobody's fault.
+            let (index, newest) = (*index, later.is_empty());
+            let last_field = if self.geometry.two_fields { self.pairing.second } else { 0 };
+            let open = self.frames.get(index);
+            let cut = newest && open.ends[last_field].is_none() && open.coverage.remaining() > 0;
+            self.close(index, cut.then_some(Fate::Acquiring));
         }
         self.track.finish();
         let rejects = self.epoch.row_rejects;
