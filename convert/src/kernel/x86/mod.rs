@@ -1,8 +1,8 @@
 //! SSSE3 and AVX2 conversions; each gives the octets that the scalar law gives.
 //!
 //! A conversion is an unpacker (wire octets to components) and a packer (components to an output's octets) that meet
-//! in registers: [`unpack`], [`views`], [`pack`], [`rgba`]; packed outputs are made straight from the wire ([`packed`]).
-//! Everything is written once for vectors of one or two lanes ([`vector`]) and driven by one loop ([`drive`]).
+//! in registers: `unpack`, `views`, `pack`, `rgba`; packed outputs are made straight from the wire (`packed`).
+//! Everything is written once for vectors of one or two lanes (`vector`) and driven by one loop (`drive`).
 #![allow(unsafe_code)]
 
 mod drive;
