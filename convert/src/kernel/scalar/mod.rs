@@ -1,7 +1,7 @@
 //! The law: what every conversion gives, in plain safe Rust. SIMD and GPU kernels are checked against it.
 //!
 //! A run is taken in pieces of at most [`WIDE`] pixels. A reader ([`read`]) brings the samples of a piece from their
-//! wire order into one array a component; a writer ([`write`], [`rgba`]) brings these into the frame. So every wire
+//! wire order into one array a component; a writer ([`mod@write`], [`rgba`]) brings these into the frame. So every wire
 //! format meets every output. Formats that matter most have a shorter way ([`direct`]), with the same result.
 
 pub mod direct;
