@@ -1,6 +1,7 @@
 //! Bodies of the fuzz targets, so that every build compiles them.
 
-use crate::{Mode, Severity, parse, physical_lines, write};
+use crate::{Description, Mode, Severity, parse, physical_lines, write};
+use std::collections::BTreeSet;
 
 /// Reads any octets in both modes, writes what is usable, reads that again, and checks what must hold.
 pub fn sdp(input: &[u8]) {
@@ -13,7 +14,9 @@ pub fn sdp(input: &[u8]) {
         assert!(d.line > 0 || d.column == 0);
     }
     assert_eq!(lenient.flows, strict.flows, "the modes judge alike and place alike");
-    assert_eq!(lenient.diagnostics.len(), strict.diagnostics.len());
+    // Not how often: repetitions are folded by severity, which differs.
+    let codes = |d: &Description| d.diagnostics.iter().map(|d| d.code).collect::<BTreeSet<_>>();
+    assert_eq!(codes(&lenient), codes(&strict), "the modes find alike");
     assert!(!strict.usable || lenient.usable);
     assert!(!strict.usable || strict.worst() < Some(Severity::Error));
     assert_eq!(lenient.usable, lenient.flows.iter().any(|f| f.usable));
