@@ -153,7 +153,8 @@ fn captures_and_their_sdp() {
         let to: Vec<&str> =
             if legs { to.into_iter().filter(|a| !["--to", text(&pcap)].contains(a)).collect() } else { to.into() };
         let (exit, stderr) = run(&[&to, more].concat());
-        assert_eq!(exit, Some(0), "{more:?}: {stderr}");
+        // Live, a busy machine may skip frames, which is exit code 1; into a file nothing is ever late.
+        assert!(exit == Some(0) || legs && exit == Some(1), "{more:?}: {exit:?} {stderr}");
         assert_eq!(summary(&stderr)["frames"]["sent"], 4, "{stderr}");
         let read = gdmedia(&["sdp", text(&sdp)]).output().unwrap();
         let said = String::from_utf8_lossy(&read.stdout).into_owned();
