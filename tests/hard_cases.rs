@@ -642,8 +642,8 @@ fn wrong_length() {
             p.octets.truncate(15);
             p.present = 15;
         });
-        // More than three headers.
-        lies(Reason::SrdHeader, format, cut, |p| {
+        // Headers that do not end before the packet does.
+        lies(Reason::Length, format, cut, |p| {
             p.octets.truncate(14);
             p.octets.extend([0, 0, 0, 0, 0x80, 0].repeat(4));
             p.present = p.octets.len();

@@ -269,7 +269,7 @@ fn is_video(packet: &[u8]) -> bool {
     let total = packet.len();
     rtp::parse(packet, total)
         .and_then(|h| srd::parse(packet, h.payload.clone()).map(|s| (h, s)))
-        .is_ok_and(|(h, s)| s.data_octets() > 0 && u32::from(s.data_at) + s.data_octets() == u32::from(h.payload.end))
+        .is_ok_and(|(h, s)| s.data_octets > 0 && u32::from(s.data_at) + s.data_octets == u32::from(h.payload.end))
 }
 
 /// Destinations with RTP packets, in the order of their first packets, and how many packets.

@@ -1,14 +1,17 @@
-//! Payload header of uncompressed video: extended sequence number and one to three sample row data headers
-//! (RFC 4175 section 4.1, ST 2110-20 clause 6.2).
+//! Payload header of uncompressed video: extended sequence number and sample row data headers (RFC 4175 section 4.1,
+//! ST 2110-20 clause 6.2).
+//!
+//! ST 2110-20 allows one to three headers, and no more are written here. RFC 4175 has no bound, and its other senders
+//! put as many short rows into a packet as it holds: all of them are read.
 
 use super::be16;
 use crate::stats::Reason;
 use std::ops::Range;
 
-/// Sample row data headers in a packet at most (ST 2110-20 clause 6.2.1; RFC 4175 has no bound).
+/// Sample row data headers in a packet of ST 2110-20 at most (clause 6.2.1).
 pub const MAX: usize = 3;
 
-/// Octets of the payload header with `count` sample row data headers: 8, 14 or 20.
+/// Octets of the payload header with `count` sample row data headers: 8, 14 or 20 in ST 2110-20.
 pub const fn header_octets(count: usize) -> usize {
     2 + 6 * count
 }
@@ -26,29 +29,44 @@ pub struct Srd {
     pub offset: u16,
 }
 
+impl Srd {
+    #[inline]
+    fn read(b: &[u8; 6]) -> Self {
+        let (row, offset) = (u16::from_be_bytes([b[2], b[3]]), u16::from_be_bytes([b[4], b[5]]));
+        Srd {
+            length: u16::from_be_bytes([b[0], b[1]]),
+            field: row & 0x8000 != 0,
+            row: row & 0x7fff,
+            offset: offset & 0x7fff,
+        }
+    }
+}
+
 /// The payload header of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Srds {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Srds<'a> {
     /// High half of the sequence number; some senders leave it 0.
     pub extended: u16,
-    /// How many of `srd` are meant: 1 to 3.
-    pub count: u8,
-    /// The headers, in order.
-    pub srd: [Srd; MAX],
+    /// The first sample row data header; there always is one.
+    pub first: Srd,
+    /// All of them as they came.
+    headers: &'a [[u8; 6]],
+    /// Octets of sample data of all segments.
+    pub data_octets: u32,
     /// First octet of the first segment's samples, counted from the RTP header. The segments follow one another.
     pub data_at: u16,
 }
 
-impl Srds {
-    /// The headers that are there.
+impl<'a> Srds<'a> {
+    /// The headers, in order.
     #[inline]
-    pub fn as_slice(&self) -> &[Srd] {
-        self.srd.get(..usize::from(self.count)).unwrap_or(&self.srd)
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Srd> + use<'a> {
+        self.headers.iter().map(Srd::read)
     }
-    /// Octets of sample data of all segments.
+    /// How many headers there are: at least one.
     #[inline]
-    pub fn data_octets(&self) -> u32 {
-        self.as_slice().iter().map(|s| u32::from(s.length)).sum()
+    pub fn count(&self) -> usize {
+        self.headers.len()
     }
 }
 
@@ -59,40 +77,35 @@ impl Srds {
 /// Whether lengths are whole pgroups and where they belong is not known here.
 ///
 /// # Errors
-/// [`Reason::Length`] when the payload is too short for the header; [`Reason::SrdHeader`] when there are more than
-/// three headers or when their lengths exceed the payload; [`Reason::Truncated`] when `head` ends within the header.
+/// [`Reason::Length`] when the payload ends before the headers do; [`Reason::SrdHeader`] when their lengths exceed the
+/// payload; [`Reason::Truncated`] when `head` ends within the headers.
 #[inline]
-pub fn parse(head: &[u8], payload: Range<u16>) -> Result<Srds, Reason> {
+pub fn parse(head: &[u8], payload: Range<u16>) -> Result<Srds<'_>, Reason> {
     let (start, end) = (usize::from(payload.start), usize::from(payload.end));
-    let mut out = Srds::default();
+    let (present, _) = head.get(start + 2..).unwrap_or_default().as_chunks::<6>();
     let mut at = start + 2;
-    let mut data = 0u32;
+    let mut data_octets = 0u32;
+    let mut count = 0;
     loop {
-        if at + 6 > end {
+        at += 6;
+        if at > end {
             return Err(Reason::Length);
         }
-        let Some(b) = head.get(at..).and_then(|rest| rest.first_chunk::<6>()) else { return Err(Reason::Truncated) };
-        at += 6;
-        let Some(srd) = out.srd.get_mut(usize::from(out.count)) else { return Err(Reason::SrdHeader) };
-        let (row, offset) = (u16::from_be_bytes([b[2], b[3]]), u16::from_be_bytes([b[4], b[5]]));
-        *srd = Srd {
-            length: u16::from_be_bytes([b[0], b[1]]),
-            field: row & 0x8000 != 0,
-            row: row & 0x7fff,
-            offset: offset & 0x7fff,
-        };
-        data += u32::from(srd.length);
-        out.count += 1;
-        if offset & 0x8000 == 0 {
+        let Some(b) = present.get(count) else { return Err(Reason::Truncated) };
+        count += 1;
+        data_octets += u32::from(u16::from_be_bytes([b[0], b[1]]));
+        // C: another header follows.
+        if b[4] & 0x80 == 0 {
             break;
         }
     }
-    if at as u32 + data > end as u32 {
+    if at as u32 + data_octets > end as u32 {
         return Err(Reason::SrdHeader);
     }
-    out.extended = be16(head, start).ok_or(Reason::Truncated)?;
-    out.data_at = at as u16;
-    Ok(out)
+    let extended = be16(head, start).ok_or(Reason::Truncated)?;
+    let headers = present.get(..count).ok_or(Reason::Truncated)?;
+    let first = headers.first().map(Srd::read).ok_or(Reason::Truncated)?;
+    Ok(Srds { extended, first, headers, data_octets, data_at: at as u16 })
 }
 
 /// Writes a payload header and returns how many octets it has; `None` when there are not 1 to 3 headers, `out` is too
@@ -130,8 +143,12 @@ mod tests {
         p
     }
 
-    fn read(p: &[u8]) -> Result<Srds, Reason> {
+    fn read(p: &[u8]) -> Result<Srds<'_>, Reason> {
         parse(p, 12..p.len() as u16)
+    }
+
+    fn all(s: &Srds<'_>) -> Vec<Srd> {
+        s.iter().collect()
     }
 
     #[test]
@@ -139,8 +156,8 @@ mod tests {
         // Extended 22103, length 1200, F=1 row 539, C=0 offset 1440.
         let p = packet(&[0x56, 0x57, 0x04, 0xb0, 0x82, 0x1b, 0x05, 0xa0], 1200);
         let s = read(&p).unwrap();
-        assert_eq!((s.extended, s.count, s.data_at, s.data_octets()), (22103, 1, 20, 1200));
-        assert_eq!(s.as_slice(), [Srd { length: 1200, field: true, row: 539, offset: 1440 }]);
+        assert_eq!((s.extended, s.count(), s.data_at, s.data_octets), (22103, 1, 20, 1200));
+        assert_eq!(all(&s), [Srd { length: 1200, field: true, row: 539, offset: 1440 }]);
         // What a snap length of 128 leaves is enough.
         assert_eq!(parse(&p[..86], 12..1220), Ok(s));
         assert_eq!(parse(&p[..19], 12..1220), Err(Reason::Truncated));
@@ -154,28 +171,35 @@ mod tests {
             0, 10, 0, 8, 0x80, 0, // C=1, offset 0
             0, 15, 0, 9, 0, 2, // C=0, offset 2
         ];
-        let s = read(&packet(&header, 30)).unwrap();
+        let p = packet(&header, 30);
+        let s = read(&p).unwrap();
         let srd = |length, row, offset| Srd { length, field: false, row, offset };
-        assert_eq!(s.as_slice(), [srd(5, 7, 1918), srd(10, 8, 0), srd(15, 9, 2)]);
-        assert_eq!((s.count, s.data_at, s.data_octets()), (3, 32, 30));
+        assert_eq!(all(&s), [srd(5, 7, 1918), srd(10, 8, 0), srd(15, 9, 2)]);
+        assert_eq!((s.first, s.count(), s.data_at, s.data_octets), (srd(5, 7, 1918), 3, 32, 30));
         // One octet fewer than the lengths say; zero fill behind them.
         assert_eq!(read(&packet(&header, 29)), Err(Reason::SrdHeader));
         assert_eq!(read(&packet(&header, 35)), Ok(s));
-        // The third says that a fourth follows.
+        // The third says that a fourth follows: RFC 4175 allows it, ST 2110-20 does not.
         let mut four = header.to_vec();
         four[18] |= 0x80;
         four.extend([0, 5, 0, 10, 0, 0]);
-        assert_eq!(read(&packet(&four, 35)), Err(Reason::SrdHeader));
+        let p = packet(&four, 35);
+        let s = read(&p).unwrap();
+        assert_eq!(all(&s), [srd(5, 7, 1918), srd(10, 8, 0), srd(15, 9, 2), srd(5, 10, 0)]);
+        assert_eq!((s.data_at, s.data_octets), (38, 35));
+        assert_eq!(read(&packet(&four, 34)), Err(Reason::SrdHeader));
+        assert_eq!(read(&packet(&four[..20], 0)), Err(Reason::Length));
+        assert_eq!(parse(&p[..37], 12..73), Err(Reason::Truncated));
         // The headers do not end before the payload does.
         assert_eq!(read(&packet(&header[..14], 0)), Err(Reason::Length));
         let mut out = [0; 20];
-        assert_eq!(emit(1, s.as_slice(), &mut out), Some(20));
+        assert_eq!(emit(1, &[srd(5, 7, 1918), srd(10, 8, 0), srd(15, 9, 2)], &mut out), Some(20));
         assert_eq!(out, header);
     }
 
     #[test]
     fn empty_packets_and_short_ones() {
-        assert_eq!(read(&packet(&[0, 0, 0, 0, 0, 0, 0, 0], 0)).unwrap().data_octets(), 0);
+        assert_eq!(read(&packet(&[0, 0, 0, 0, 0, 0, 0, 0], 0)).unwrap().data_octets, 0);
         assert_eq!(read(&packet(&[0, 0, 0, 0, 0, 0, 0], 0)), Err(Reason::Length));
         assert_eq!(read(&packet(&[], 0)), Err(Reason::Length));
     }
@@ -195,8 +219,10 @@ mod tests {
         #[test]
         fn never_panics(head in prop::collection::vec(any::<u8>(), 0..64), payload: Range<u16>) {
             if let Ok(s) = parse(&head, payload.clone()) {
-                prop_assert!((1..=3).contains(&s.count));
-                prop_assert!(u32::from(s.data_at) + s.data_octets() <= u32::from(payload.end));
+                prop_assert!(s.count() >= 1 && s.iter().next() == Some(s.first));
+                prop_assert_eq!(s.iter().map(|s| u32::from(s.length)).sum::<u32>(), s.data_octets);
+                prop_assert_eq!(usize::from(s.data_at), usize::from(payload.start) + header_octets(s.count()));
+                prop_assert!(u32::from(s.data_at) + s.data_octets <= u32::from(payload.end));
             }
         }
 
@@ -208,7 +234,7 @@ mod tests {
             p.truncate(12 + n);
             p.resize(p.len() + srds.iter().map(|s| usize::from(s.length)).sum::<usize>(), 0);
             let s = read(&p).unwrap();
-            prop_assert_eq!(s.as_slice(), &srds[..]);
+            prop_assert_eq!(all(&s), &srds[..]);
             prop_assert_eq!((s.extended, usize::from(s.data_at)), (extended, 12 + n));
         }
     }

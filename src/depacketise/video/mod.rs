@@ -214,11 +214,11 @@ impl Video {
         if verdict != Verdict::New && !self.turn(verdict) {
             return;
         }
-        let f = usize::from(srds.srd[0].field && self.geometry.two_fields);
+        let f = usize::from(srds.first.field && self.geometry.two_fields);
         let index = if self.current.timestamp == header.timestamp && self.current.f == f {
             self.current.index
         } else {
-            match self.look_for(&header, f, &srds.srd[0], verdict, p.arrival) {
+            match self.look_for(&header, f, &srds.first, verdict, p.arrival) {
                 Some(index) => index,
                 None => return,
             }
@@ -233,7 +233,7 @@ impl Video {
     }
 
     #[inline]
-    fn headers(&self, p: &Packet<'_>) -> Result<(rtp::Header, srd::Srds), Reason> {
+    fn headers<'a>(&self, p: &Packet<'a>) -> Result<(rtp::Header, srd::Srds<'a>), Reason> {
         let header = rtp::parse(p.head, usize::from(p.wire_octets))?;
         if header.payload_type != self.config.payload_type {
             return Err(Reason::PayloadType);
@@ -244,18 +244,18 @@ impl Video {
 
     /// Places the segments of a packet in a frame.
     #[inline]
-    fn place(&mut self, p: &Packet<'_>, srds: &srd::Srds, index: u8) {
+    fn place(&mut self, p: &Packet<'_>, srds: &srd::Srds<'_>, index: u8) {
         let open = self.frames.get(index);
         open.last_arrival = p.arrival;
         let mut at = srds.data_at;
         let mut placed = false;
-        for segment in srds.as_slice() {
+        for segment in srds.iter() {
             let src = at;
             // The parser has checked that all lengths lie in the packet.
             at = at.wrapping_add(segment.length);
-            let spot = match self.geometry.spot(segment) {
-                Ok(_) if segment.field != srds.srd[0].field => Err(Reason::Field),
-                Ok(_) if segment.length == 0 && srds.count > 1 => Err(Reason::SrdHeader),
+            let spot = match self.geometry.spot(&segment) {
+                Ok(_) if segment.field != srds.first.field => Err(Reason::Field),
+                Ok(_) if segment.length == 0 && srds.count() > 1 => Err(Reason::SrdHeader),
                 spot => spot,
             };
             let spot = match spot {
@@ -408,15 +408,15 @@ impl Video {
     /// The last packet of a frame, field or segment.
     #[cold]
     #[inline(never)]
-    fn marker(&mut self, srds: &srd::Srds, f: usize, index: u8, verdict: Verdict) {
+    fn marker(&mut self, srds: &srd::Srds<'_>, f: usize, index: u8, verdict: Verdict) {
         // The next packet has another timestamp, or the same and is of another field or frame.
         self.current = NONE;
         if verdict == Verdict::Duplicate {
             return;
         }
         let number = self.track.number();
-        self.frames.get(index).ends[f] = Some(frames::End { number, place: place_of(&srds.srd[0]) });
-        let Some(last) = srds.as_slice().last() else { return };
+        self.frames.get(index).ends[f] = Some(frames::End { number, place: place_of(&srds.first) });
+        let Some(last) = srds.iter().next_back() else { return };
         if verdict == Verdict::Reordered || last.length == 0 {
             return;
         }

@@ -177,15 +177,15 @@ impl Evidence {
     fn video_packet(&mut self, header: &rtp::Header, octets: &[u8]) -> bool {
         let Ok(srds) = srd::parse(octets, header.payload.clone()) else { return false };
         // BPM's last packet may be as long as the others by zeros; otherwise nothing follows the segments.
-        let (data_end, end) = (u32::from(srds.data_at) + srds.data_octets(), usize::from(header.payload.end));
+        let (data_end, end) = (u32::from(srds.data_at) + srds.data_octets, usize::from(header.payload.end));
         let tail = octets.get(data_end as usize..octets.len().min(end)).unwrap_or_default();
         let filled = header.padding_unseen || tail.iter().all(|b| *b == 0);
-        if !filled || srds.as_slice().iter().any(|s| s.length == 0) {
+        if !filled || srds.iter().any(|s| s.length == 0) {
             return false;
         }
         let found = &mut self.video_found;
-        found.segments = found.segments.max(srds.count);
-        for srd in srds.as_slice() {
+        found.segments = found.segments.max(u8::try_from(srds.count()).unwrap_or(u8::MAX));
+        for srd in srds.iter() {
             found.fields |= srd.field;
             found.height = found.height.max(u32::from(srd.row) + 1);
             if let Some((sequence, last)) = self.last_srd
@@ -199,7 +199,7 @@ impl Evidence {
                 let end = u32::from(srd.offset) + u32::from(srd.length) * u32::from(pixels) / u32::from(length);
                 found.width = found.width.max(end);
             }
-            self.last_srd = Some((header.sequence, *srd));
+            self.last_srd = Some((header.sequence, srd));
         }
         true
     }
