@@ -158,6 +158,10 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     pub fn receiver(&self) -> &R {
         &self.receiver
     }
+    /// The receiver, to join legs.
+    pub fn receiver_mut(&mut self) -> &mut R {
+        &mut self.receiver
+    }
     /// The depacketiser, for its counters.
     pub fn depacketiser(&self) -> &Depacketiser {
         &self.depacketiser
@@ -249,6 +253,7 @@ impl<F: Space, K> Assembly<F, K> {
         if !complete {
             match self.policy {
                 Incomplete::Drop => {
+                    self.counters.withheld += 1;
                     frame.discard();
                     return Ok(());
                 }

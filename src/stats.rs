@@ -144,6 +144,8 @@ pub struct FrameCounters {
     pub acquiring: u64,
     /// Whole or not, not delivered because no frame memory was free or a sink was full; apart from loss.
     pub dropped: u64,
+    /// Incomplete ones that were not delivered because only whole frames are wanted.
+    pub withheld: u64,
     /// Octets missing in incomplete frames.
     pub missing_octets: u64,
 }

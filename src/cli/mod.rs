@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Send(args)) => send::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("gdmedia: {error}");
+        play::say(&format!("gdmedia: {error}\n"));
         ExitCode::from(error.kind().exit_code())
     })
 }

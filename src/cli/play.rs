@@ -5,6 +5,7 @@ mod latency;
 mod report;
 mod sinks;
 
+pub use self::report::say;
 use self::report::{Start, Status};
 use self::sinks::Sinks;
 use super::stop;
@@ -69,7 +70,7 @@ pub struct Args {
     /// Which frame --snapshot takes, counted from 0
     #[arg(long, value_name = "N", requires = "snapshot", default_value_t = 0)]
     at: u64,
-    /// With {n} in the name of the snapshot: write every Nth frame
+    /// When the snapshot's name holds an n in braces: write every Nth frame, its number there
     #[arg(long, value_name = "N", requires = "snapshot", default_value_t = 25)]
     every: u64,
     /// Check the frame numbers that `gdmedia send` codes in its test pattern
@@ -96,11 +97,11 @@ pub struct Args {
     /// Also write every packet to a pcapng file
     #[arg(long, value_name = "FILE.pcapng")]
     tap: Option<PathBuf>,
-    /// Impair reception on purpose, for example loss=1/1000,duplicate=1/500,reorder=32,seed=7
+    /// Impair reception on purpose, for example loss=1/1000,dup=1/500,reorder=32,seed=7
     #[arg(long, value_name = "PLAN")]
     fault: Option<String>,
     /// Sleep between two drains of the socket; 0 spins (isolated core only)
-    #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "500us")]
+    #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "1ms")]
     sleep: Duration,
     /// Pin the receiving thread to this core
     #[arg(long, value_name = "N")]
@@ -226,19 +227,31 @@ const LENT: usize = 3;
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let result = receive(&args);
+    match result {
+        // Everything on standard error is JSON then.
+        Err(error) if args.json => {
+            report::error(&error);
+            Ok(ExitCode::from(error.kind().exit_code()))
+        }
+        result => result,
+    }
+}
+
+fn receive(args: &Args) -> Result<ExitCode> {
     let stop = stop::install()?;
     let description = choose::description(args.sdp(), args.pcap.as_deref())?;
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
     let wire = pipeline::wire(video)?;
-    let prepared = sinks::prepare(&args, video, &wire)?;
+    let prepared = sinks::prepare(args, video, &wire)?;
     let output = prepared.output;
     let layout = Layout::new(wire, output)
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
-    let receiver = receiver(&args, flow, video)?;
-    let mut sinks = sinks::build(&args, prepared, video, &layout, colour)?;
+    let receiver = receiver(args, flow, video)?;
+    let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
     let settings = Settings {
         output,
@@ -246,21 +259,31 @@ pub fn run(args: Args) -> Result<ExitCode> {
         frames: POOL + sinks.len() * (QUEUE + LENT),
         level: args.kernel.map(Into::into),
     };
-    let pipeline = HostPipeline::open(receiver, flow, &settings, gate.clone().deliver(sinks.offers(), stop.clone()))?;
+    let mut pipeline =
+        HostPipeline::open(receiver, flow, &settings, gate.clone().deliver(sinks.offers(), stop.clone()))?;
+    // Last: from here on the socket's buffer fills.
+    pipeline.receiver_mut().join_all(&flow.legs)?;
     let start = Start::new(&description, flow, video, &pipeline, &sinks);
     start.print(args.json);
     let worker = Worker::spawn(Box::new(pipeline), args.sleep, args.core, stop.clone())?;
-    let end = watch(&args, &worker, &sinks, &gate, &stop);
+    let end = watch(args, &worker, &sinks, &gate, &stop);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
     let outcome = match (end, ended) {
         (_, Ended::Failed(error)) => Err(error),
-        (End::NoMedia, _) => Err(choose::no_media(&args, flow, &report)),
-        (end, _) => sunk.map(|()| end),
+        (End::NoMedia, _) => Err(choose::no_media(args, flow, &report)),
+        _ => sunk,
     };
-    let end = outcome.as_ref().map_or("failed", |end| end.name());
-    report::summary(args.json, &report, &sinks, &gate, &start, end);
-    outcome.map(|_| ExitCode::SUCCESS)
+    let name = if outcome.is_err() && end != End::NoMedia { "failed" } else { end.name() };
+    if let (Err(error), true) = (&outcome, args.json) {
+        report::error(error);
+    }
+    report::summary(args.json, &report, &sinks, &gate, &start, name);
+    match outcome {
+        // Told already: the summary is the last line.
+        Err(error) if args.json => Ok(ExitCode::from(error.kind().exit_code())),
+        outcome => outcome.map(|()| ExitCode::SUCCESS),
+    }
 }
 
 fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<Mem = Host>>> {
@@ -292,7 +315,6 @@ fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<
     if let Some(path) = &args.tap {
         receiver = Box::new(tap::Tap::create(receiver, path)?);
     }
-    receiver.join_all(&flow.legs)?;
     Ok(receiver)
 }
 

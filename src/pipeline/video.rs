@@ -53,6 +53,12 @@ pub fn video(flow: &Flow) -> Result<&Video> {
 pub fn wire(video: &Video) -> Result<WireFormat> {
     WireFormat::from_video(video).ok_or_else(|| {
         let Video { sampling, depth, width, height, scan, .. } = video;
+        if sampling.pgroup(*depth).is_some()
+            && (*width > 32767 || *height > 32767 || u64::from(*width) * u64::from(*height) > 1 << 28)
+        {
+            return Error::new(Kind::Data, format!("a picture of {width}x{height} is too large"))
+                .cure("sides reach to 32767 and a frame to 2 GiB; check width and height in the SDP");
+        }
         Error::new(Kind::Data, format!("no kernel for {sampling} {depth} bit, {width}x{height} {scan}"))
             .cure("ST 2110-20 defines no such combination; check sampling, depth and the interlace flag in the SDP")
     })

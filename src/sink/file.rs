@@ -72,13 +72,17 @@ impl FileSink {
             let fd = stdout.as_fd().try_clone_to_owned().map_err(|e| create_error(Path::new("-"), e))?;
             (File::from(fd), None)
         } else {
-            let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+            // What it holds stays until the first frame comes: a run without media destroys nothing.
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
             (file.map_err(|e| create_error(path, e))?, Some(path.to_owned()))
         };
         Ok(FileSink { out: BufWriter::with_capacity(BUFFER, file), path, format, header, frames: 0 })
     }
 
     fn write(&mut self, frame: &Frame) -> io::Result<()> {
+        if self.frames == 0 && self.out.get_ref().metadata().is_ok_and(|m| m.is_file()) && self.path.is_some() {
+            self.out.get_ref().set_len(0)?;
+        }
         if self.format == FileFormat::Y4m {
             if self.frames == 0 {
                 self.out.write_all(self.header.as_bytes())?;
@@ -123,8 +127,9 @@ impl Sink for FileSink {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // A y4m file without frames still says what it would have held.
-        let nothing = self.frames == 0 && self.format == FileFormat::Y4m;
+        // A new y4m file without frames still says what it would have held.
+        let old = self.path.is_some() && self.out.get_ref().metadata().is_ok_and(|m| m.len() > 0);
+        let nothing = self.frames == 0 && self.format == FileFormat::Y4m && !old;
         let result = if nothing { self.out.write_all(self.header.as_bytes()) } else { Ok(()) };
         match result.and_then(|()| self.out.flush()) {
             Ok(()) => Ok(()),

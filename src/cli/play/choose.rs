@@ -3,7 +3,7 @@
 use super::Args;
 use crate::cli::load;
 use gdmedia::error::{Error, Kind, Result};
-use gdmedia::sdp::{Description, Essence, Flow, Mode, Severity, Video};
+use gdmedia::sdp::{Description, Essence, Flow, Mode, Severity, SourceFilter, Video};
 use gdmedia::stats::Reason;
 use gdmedia::worker::Report;
 use std::path::Path;
@@ -59,6 +59,11 @@ pub fn flow(description: &Description, number: Option<usize>) -> Result<&Flow> {
             if let Some(flow) = description.flows.iter().find(is_video) {
                 return Ok(flow);
             }
+            // A description that is wrong says more than one that holds something else.
+            if let Some(wrong) = description.diagnostics.iter().find(|d| d.severity == Severity::Error) {
+                let what = format!("no flow of this SDP can be received: line {}: {}", wrong.line, wrong.message);
+                return Err(Error::new(Kind::Data, format!("{what}; it has:{}", list())).cure(wrong.cure.clone()));
+            }
             Err(Error::new(Kind::Data, format!("no ST 2110-20 video in this SDP; it has:{}", list()))
                 .cure("gdmedia receives uncompressed video; other essences are recognised only"))
         }
@@ -71,8 +76,11 @@ pub fn video<'a>(flow: &'a Flow, description: &Description) -> Result<&'a Video>
         Essence::Video(video) if flow.usable => Ok(video),
         Essence::Video(_) => {
             let why = description.refusal(flow).map(|why| format!(": {why}")).unwrap_or_default();
-            Err(Error::new(Kind::Data, format!("this flow cannot be received{why} ({})", summary(flow)))
-                .cure("gdmedia sdp shows the lines that are wrong, with the cure of each"))
+            let error = Error::new(Kind::Data, format!("this flow cannot be received{why} ({})", summary(flow)));
+            Err(match description.diagnostics.iter().find(|d| d.severity == Severity::Error) {
+                Some(wrong) => error.cure(format!("line {}: {}", wrong.line, wrong.cure)),
+                None => error.cure("gdmedia sdp shows the lines that are wrong, with the cure of each"),
+            })
         }
         _ => Err(Error::new(Kind::Data, format!("this flow is no ST 2110-20 video: {}", summary(flow)))
             .cure("choose a video flow with --flow N")),
@@ -107,7 +115,10 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
     let wanted = summary(flow);
     let (kind, waited) = match &args.pcap {
         Some(path) => (Kind::Data, format!("{}: no media ({wanted})", path.display())),
-        None => (Kind::NoMedia, format!("no media within {:?} ({wanted})", args.wait)),
+        None => {
+            let waited = args.duration.map_or(args.wait, |d| if args.wait.is_zero() { d } else { d.min(args.wait) });
+            (Kind::NoMedia, format!("no media within {waited:?} ({wanted})"))
+        }
     };
     for (reason, cause, cure) in [
         (
@@ -160,7 +171,24 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
         .cure("compare width, height and rate in the SDP with the sender");
     }
     let multicast = flow.legs.iter().any(|l| l.destination.is_multicast());
-    Error::new(kind, format!("{waited}: not one packet came")).cure(if multicast {
+    let sources: Vec<String> = flow
+        .legs
+        .iter()
+        .filter_map(|leg| match &leg.sources {
+            SourceFilter::Include(list) => Some(list.iter().map(ToString::to_string)),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let error = Error::new(kind, format!("{waited}: not one packet came"));
+    if multicast && !sources.is_empty() {
+        return error.cure(format!(
+            "is the sender on, and is its address {}, the only source that was joined? does --interface name the media \
+             network? does the switch forward the group (IGMPv3), and does rp_filter or a firewall drop it?",
+            sources.join(" or ")
+        ));
+    }
+    error.cure(if multicast {
         "is the sender on? does --interface name the media network? does the switch forward the group (IGMP), and does rp_filter or a firewall drop it?"
     } else {
         "is the sender on, and does it send to this address and port? does a firewall drop it?"

@@ -2,11 +2,13 @@
 
 use super::sinks::Sinks;
 use super::{Args, Gate};
+use gdmedia::error::Error;
 use gdmedia::format::{Layout, WireFormat};
 use gdmedia::packetise::{Cut, Packetiser, Style};
 use gdmedia::pipeline::HostPipeline;
 use gdmedia::rx::Receiver;
 use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
+use gdmedia::stats::Reason;
 use gdmedia::worker::Report;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -115,7 +117,7 @@ impl Start {
         for (name, what) in self.lines.iter().filter(|(_, what)| !what.is_empty()) {
             let _ = writeln!(text, "{name:>8}  {what}");
         }
-        eprint!("{text}");
+        say(&text);
     }
 }
 
@@ -222,27 +224,33 @@ impl Status {
                 "latency_us": latency.as_ref().map(|l| json!({ "mean": l.mean_us(), "max": l.max_us() })),
             }));
         } else {
+            // Short: it has to fit in 80 columns.
             let mut text = format!(
-                "{fps:6.2} fps {:6.3} Gb/s  lost {} late {} reordered {}  frames {} incomplete {} dropped {dropped}",
+                "{fps:.2} fps {:.3} Gb/s lost {} late {} reordered {} incomplete {}",
                 bits / 1e9,
                 p.lost,
                 p.late,
                 p.reordered,
-                frames(report),
                 f.incomplete
             );
+            if dropped > 0 {
+                let _ = write!(text, " dropped {dropped}");
+            }
+            let rejected = p.rejected.total() + report.rx.rejected.total();
+            if rejected > 0 {
+                let _ = write!(text, " not used {rejected}");
+            }
             if report.rx.kernel_dropped > 0 {
-                let _ = write!(text, "  socket overflow {}", report.rx.kernel_dropped);
+                let _ = write!(text, " overflow {}", report.rx.kernel_dropped);
             }
             if let Some(latency) = latency {
-                let _ = write!(text, "  latency {:.2} ms (max {:.2})", latency.mean_us() / 1e3, latency.max_us() / 1e3);
+                let _ = write!(text, " latency {:.1} ms", latency.mean_us() / 1e3);
             }
             if self.terminal {
-                eprint!("\r{text}\x1b[K");
-                let _ = std::io::stderr().flush();
+                say(&format!("\r{text}\x1b[K"));
                 self.printed = true;
             } else {
-                eprintln!("{text}");
+                say(&format!("{text}\n"));
             }
         }
         self.last = now;
@@ -255,14 +263,14 @@ impl Status {
             line(&json!({ "type": "event", "message": text }));
         } else {
             self.end_line();
-            eprintln!("{text}");
+            say(&format!("{text}\n"));
         }
     }
 
     /// The terminal's cursor stands at the start of a line.
     pub fn end_line(&mut self) {
         if std::mem::take(&mut self.printed) {
-            eprintln!();
+            say("\n");
         }
     }
 }
@@ -280,7 +288,7 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
             "type": "summary", "end": end, "seconds": round(seconds),
             "packets": p,
             "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring,
-                        "missing_octets": f.missing_octets, "delivered": delivered },
+                        "missing_octets": f.missing_octets, "withheld": f.withheld, "delivered": delivered },
             "receiver": report.rx,
             "sinks": sinks.reports(),
             "verify": sinks.verified(),
@@ -302,10 +310,11 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
             "", report.rx.kernel_dropped
         );
     }
-    for reason in gdmedia::stats::Reason::ALL {
+    for reason in Reason::ALL {
         let n = p.rejected.get(reason) + report.rx.rejected.get(reason);
         if n > 0 {
-            let _ = writeln!(text, "{:>8}  not used: {n} ({})", "", reason.name());
+            let how = if reason == Reason::Truncated { "cut short, used as far as they go" } else { "not used" };
+            let _ = writeln!(text, "{:>8}  {how}: {n} ({})", "", reason.name());
         }
     }
     let _ = writeln!(
@@ -313,6 +322,9 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         "{:>8}  complete {}, incomplete {} ({} octets missing), dropped {dropped}, cut by start or end {}",
         "frames", f.complete, f.incomplete, f.missing_octets, f.acquiring
     );
+    if f.withheld > 0 {
+        let _ = writeln!(text, "{:>8}  withheld {} that were not whole (--incomplete drop)", "", f.withheld);
+    }
     if let Some(us) = per_packet {
         let _ = writeln!(text, "{:>8}  {us:.3} us of CPU a packet in the receiving thread", "cpu");
     }
@@ -322,7 +334,22 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
     for text_line in sinks.texts() {
         let _ = writeln!(text, "{:>8}  {text_line}", "sink");
     }
-    eprint!("{text}");
+    say(&text);
+}
+
+/// A failure, where everything is JSON.
+pub fn error(error: &Error) {
+    let message = error.to_string();
+    let what = message.split("\n  cure: ").next().unwrap_or_default();
+    line(&json!({
+        "type": "error", "kind": format!("{:?}", error.kind()), "exit": error.kind().exit_code(),
+        "message": what, "cure": error.cure_text(),
+    }));
+}
+
+/// Words for people. Nobody reads them when standard error is closed, and that is no reason to stop.
+pub fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn line(value: &serde_json::Value) {

@@ -11,6 +11,7 @@ use gdmedia::send::pattern;
 use gdmedia::sink::gst::Fragment;
 use gdmedia::sink::{End, FileFormat, FileSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
 use serde_json::json;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,6 +121,9 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         sinks.add(Box::new(fragment.open(video, layout, !args.lossless())?), EndsRun::Yes)?;
     }
     if let Some(path) = &args.out {
+        if args.format.is_none() {
+            refuse_container(path)?;
+        }
         let format = args.format.map_or_else(|| FileFormat::of_path(path), Into::into);
         sinks.add(Box::new(FileSink::create(path, format, video, layout)?), EndsRun::Yes)?;
     }
@@ -135,6 +139,19 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         sinks.add(Box::new(verify), EndsRun::No)?;
     }
     Ok(sinks)
+}
+
+/// A name that promises a container which is not written.
+fn refuse_container(path: &Path) -> Result<()> {
+    const CONTAINERS: [&str; 10] = ["mp4", "mov", "mkv", "mxf", "avi", "ts", "webm", "png", "jpg", "pcap"];
+    let suffix = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    if !CONTAINERS.contains(&suffix.as_str()) {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Usage, format!("--out writes y4m or raw, and {} says .{suffix}", path.display())).cure(
+        "name it .y4m or .raw; containers are made by --sink '… ! matroskamux ! filesink location=…', \
+         pictures by --snapshot, captures by --tap",
+    ))
 }
 
 /// The worker's side: hands every frame to every sink.
