@@ -16,7 +16,7 @@ pub enum Reason {
     Ssrc,
     /// Shorter than its own headers say, or an RTP padding that does not fit.
     Length,
-    /// Sample row data header that the standard does not allow: more than three, no whole pgroup, lengths that exceed the payload.
+    /// Sample row data header that the standard does not allow: no whole pgroup, lengths that exceed the payload.
     SrdHeader,
     /// Row beyond the raster.
     Row,

@@ -868,7 +868,9 @@ fn rows_numbered_as_in_sdi() {
             style.first_row = first_row;
             let sent = Sender::new(format, style, 65_500).frames(FRAMES);
             let r = receive(format, &sent);
-            assert_eq!(fates(&r)[0], Fate::Acquiring, "{format:?} {cut:?} {first_row:?}");
+            // When all its rows were out of range, the first frame was not even opened.
+            let unopened = r.out.len() == FRAMES - 1;
+            assert!(unopened || fates(&r)[0] == Fate::Acquiring, "{format:?} {cut:?} {first_row:?}");
             check_all(&r, 1, FRAMES - 1);
             assert_eq!(r.dep.counters().rejected.total(), 0);
             // Joined in the middle of a frame: one more is needed to be sure.
@@ -895,6 +897,9 @@ fn the_numbering_is_reported() {
         let gdmedia::depacketise::Depacketiser::Video(video) = &r.dep;
         assert_eq!(video.first_rows(), Some(reported));
         assert!(!video.second_field_first());
+        // The end does not make it forgotten.
+        r.finish();
+        assert_eq!(has(&remarks(&r), "SDI raster"), first_row != [0, 0]);
     }
 }
 
@@ -983,4 +988,168 @@ fn a_second_sender_takes_over_when_the_first_is_silent() {
         check(out, &picture(format, n), format);
     }
     assert_eq!(r.dep.counters().restarts, 1);
+}
+
+// Streams that contradict their SDP.
+
+fn remarks(r: &Receiver) -> Vec<String> {
+    let mut out = vec![];
+    r.dep.remarks(&mut out);
+    // Nothing new: the list is not touched.
+    let before: Vec<_> = out.iter().map(|o| o.as_ptr()).collect();
+    r.dep.remarks(&mut out);
+    assert_eq!(before, out.iter().map(|o| o.as_ptr()).collect::<Vec<_>>());
+    out
+}
+
+fn has(remarks: &[String], what: &str) -> bool {
+    remarks.iter().any(|r| r.contains(what))
+}
+
+/// Packets whose segments are all of one kind: none is placed.
+fn nothing_fits(sdp: WireFormat, sent: &[Sent], reason: Reason, remark: &str) {
+    let mut r = Receiver::new(sdp);
+    r.feed(sent);
+    let c = r.finish();
+    assert_eq!(r.out.len(), 0, "{reason:?}: {:?}", fates(&r));
+    let segments: usize = sent.iter().map(|p| p.sources.len()).sum();
+    assert_eq!((c.rejected.get(reason), c.rejected.total()), (segments as u64, segments as u64), "{c:?}");
+    assert_eq!((c.received, c.lost, c.restarts), (sent.len() as u64, 0, 0));
+    assert!(has(&remarks(&r), remark), "{:?}", remarks(&r));
+}
+
+#[test]
+fn sdp_with_too_little_height() {
+    let stream = hd_small(Scan::Progressive);
+    let sdp = format(Sampling::YCbCr422, Depth::D10, 64, 16, Scan::Progressive);
+    for cut in cuts(stream) {
+        let sent = Sender::plain(stream, cut).frames(20);
+        let r = receive(sdp, &sent);
+        // The upper half of each picture, whole.
+        assert_eq!(r.out.len(), 20);
+        for (n, out) in r.out.iter().enumerate() {
+            assert_eq!(out.end.fate, Fate::Complete);
+            check(out, &picture(stream, n)[..sdp.frame_octets() as usize], sdp);
+        }
+        let beyond = sent.iter().flat_map(|p| &p.sources).filter(|s| s.at >= sdp.frame_octets()).count() as u64;
+        let c = r.dep.counters();
+        assert_eq!((c.rejected.get(Reason::Row), c.rejected.total(), c.lost, c.late), (beyond, beyond, 0, 0));
+        assert!(has(&remarks(&r), "compare height"), "{:?}", remarks(&r));
+    }
+}
+
+#[test]
+fn sdp_with_another_depth_or_width() {
+    let stream = hd_small(Scan::Progressive);
+    let eight = format(Sampling::YCbCr422, Depth::D8, 64, 32, Scan::Progressive);
+    let narrow = format(Sampling::YCbCr422, Depth::D10, 32, 32, Scan::Progressive);
+    // One row a packet: 160 octets of 10 bit, 128 of 8 bit.
+    let cut = Cut::Full { udp: 200, segments: 1 };
+    let ten_bit = Sender::plain(stream, cut).frames(20);
+    nothing_fits(eight, &ten_bit, Reason::Segment, "compare width");
+    nothing_fits(narrow, &ten_bit, Reason::Segment, "compare width");
+    nothing_fits(stream, &Sender::plain(eight, cut).frames(20), Reason::SrdHeader, "depth differ");
+}
+
+#[test]
+fn sdp_that_forgets_interlace() {
+    let stream = hd_small(Scan::Interlaced);
+    let sdp = hd_small(Scan::Progressive);
+    for cut in cuts(stream) {
+        let sent = Sender::plain(stream, cut).frames(20);
+        let r = receive(sdp, &sent);
+        // Second fields open nothing.
+        assert_eq!(r.out.len(), 20);
+        let second: usize = sent.iter().filter(|p| p.field()).map(|p| p.sources.len()).sum();
+        assert_eq!(r.dep.counters().rejected.get(Reason::Field), second as u64);
+        assert!(has(&remarks(&r), "`interlace` missing"), "{:?}", remarks(&r));
+    }
+}
+
+#[test]
+fn audio_on_the_port() {
+    // L24, 1 ms of two channels in a packet; first a loud tone, then silence.
+    let mut packets = vec![];
+    for n in 0..4000u32 {
+        let mut octets = vec![0x80, 96];
+        octets.extend((n as u16).to_be_bytes());
+        octets.extend((n * 48).to_be_bytes());
+        octets.extend([0, 0, 0, 7]);
+        for k in 0..48 {
+            let tone = (f64::from(n * 48 + k) * 0.13).sin() * 8_000_000.0;
+            let sample = if n < 2000 { tone as i32 } else { 0 };
+            octets.extend([&sample.to_be_bytes()[1..], &sample.to_be_bytes()[1..]].concat());
+        }
+        let arrival = Tai(1_700_000_000_000_000_000 + u64::from(n) * 1_000_000);
+        packets.push(Sent { present: octets.len(), octets, arrival, frame: 0, sources: vec![], marker: false });
+    }
+    for scan in SCANS {
+        let r = receive(hd_small(scan), &packets);
+        assert_eq!(r.out.len(), 0, "{:?}", fates(&r));
+        let c = r.dep.counters();
+        assert!(c.rejected.get(Reason::SrdHeader) > 1000, "{c:?}");
+        let remarks = remarks(&r);
+        assert!(has(&remarks, "not ST 2110-20") && has(&remarks, "none holds samples"), "{remarks:?}");
+    }
+}
+
+#[test]
+fn packets_without_samples_end_the_frame_before() {
+    each(|format, cut| {
+        let mut sender = Sender::plain(format, cut);
+        let mut sent = sender.frames(2);
+        let later = sender.frame();
+        let lost = sent.remove(sent.len() - 2);
+        let sequence = later[0].sequence();
+        for n in 0..300 {
+            let mut empty = later[0].clone();
+            empty.octets.truncate(20);
+            empty.octets[14..20].fill(0);
+            empty.present = 20;
+            empty.set_sequence(sequence + n);
+            sent.push(empty);
+        }
+        let mut r = Receiver::new(format);
+        r.feed(&sent);
+        assert_eq!(fates(&r), [Fate::Complete, Fate::Incomplete]);
+        assert_eq!(r.out[1].missing_octets(), octets_of([&lost]));
+        // The frame that they announced comes after all.
+        let rest: Vec<_> = later
+            .into_iter()
+            .enumerate()
+            .map(|(n, mut p)| {
+                p.set_sequence(sequence + 300 + n as u32);
+                p
+            })
+            .collect();
+        r.feed(&rest);
+        assert_eq!(r.finish().lost, 1);
+        assert_eq!(fates(&r), [Fate::Complete, Fate::Incomplete, Fate::Complete]);
+        check(&r.out[2], &picture(format, 2), format);
+    });
+}
+
+#[test]
+fn what_is_wrong_with_many_packets_is_said() {
+    let format = hd_small(Scan::Progressive);
+    let sent = Sender::plain(format, EVEN).frames(60);
+    let (mut a, mut b) = (sent.clone(), sent.clone());
+    a.iter_mut().for_each(|p| p.octets[1] = 97);
+    let r = receive(format, &a);
+    assert!(has(&remarks(&r), "another payload type") && r.out.is_empty());
+    b.iter_mut().for_each(|p| {
+        p.octets.truncate(15);
+        p.present = 15;
+    });
+    assert!(has(&remarks(&receive(format, &b)), "shorter than their headers"));
+    // An ordinary stream, a few bad packets, and a restart.
+    let mut r = receive(format, &sent);
+    assert_eq!(remarks(&r), Vec::<String>::new());
+    r.feed(&a[..99]);
+    assert_eq!(remarks(&r), Vec::<String>::new());
+    let mut packets = sent;
+    let mut second = Sender::new(format, Style::new(EVEN), 0x8123_4567);
+    (second.offset, second.next) = (123_456_789, 60);
+    packets.extend(second.frames(20));
+    assert_eq!(remarks(&receive(format, &packets)), ["the sender started anew once"]);
 }

@@ -1,6 +1,7 @@
 //! Depacketisers decide which octets of which packets belong where. Pure: no clock, socket, thread, and no allocation
 //! per packet; time is an argument. The product is a [`Plan`].
 
+mod remarks;
 pub mod video;
 
 pub use video::{Config, Video};
@@ -68,21 +69,11 @@ impl Depacketiser {
         }
     }
 
-    /// What was learned about the sender, for people, appended to `out` when there is more than it holds.
+    /// What there is to tell people about the sender: replaces the list in `out` when that holds anything else. To be
+    /// called as often as one likes.
     pub fn remarks(&self, out: &mut Vec<String>) {
         let Depacketiser::Video(v) = self;
-        let rows = v.first_rows().filter(|rows| *rows != [0, 0]);
-        if usize::from(rows.is_some()) + usize::from(v.second_field_first()) <= out.len() {
-            return;
-        }
-        out.clear();
-        if let Some([first, second]) = rows {
-            let second = if first == second { String::new() } else { format!(" and {second}") };
-            out.push(format!("the sender numbers rows as in the SDI raster, from {first}{second} on: corrected"));
-        }
-        if v.second_field_first() {
-            out.push("the sender's second field comes first (F=1 before F=0): paired by their timestamps".into());
-        }
+        remarks::update(v, out);
     }
 
     /// For tests and fuzzing.

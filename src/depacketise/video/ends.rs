@@ -13,9 +13,7 @@ impl Video {
         }
         let index = self.frames.begin(query, key, arrival)?;
         let (before, after) = self.frames.neighbours(index);
-        // On trial it may be a stray: then the frame before is not over.
-        let reorder = u64::from(self.config.reorder).max(if self.track.on_trial() { 128 } else { 1 });
-        let expires = self.count + reorder;
+        let expires = self.patience();
         if let Some(open) = before.map(|i| self.frames.get(i)) {
             open.expires = open.expires.min(expires);
         }
@@ -27,10 +25,17 @@ impl Video {
         }
         open.joining = first || joining_after;
         self.epoch.frames = self.epoch.frames.saturating_add(1);
+        self.ever = true;
         self.flush();
         self.plan.steps.push(Step::Open(frames::id(index)));
         self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
         Some(index)
+    }
+
+    /// The packet count up to which a frame is waited for when a later one has begun now.
+    pub(super) fn patience(&self) -> u64 {
+        // On trial it may be a stray: then the frame before is not over.
+        self.count + u64::from(self.config.reorder).max(if self.track.on_trial() { 128 } else { 1 })
     }
 
     /// Closes what is whole or has waited long enough, in order.

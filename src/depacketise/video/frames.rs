@@ -234,6 +234,7 @@ impl Frames {
             let open = &self.open[usize::from(*index)];
             open.coverage.check_invariants();
             assert!(open.fields != [None; 2]);
+            assert!(open.packets > 0, "nothing was placed in a frame that is open");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a stream shows by itself: how its rows are numbered, and which field comes first.
 
+use super::{Epoch, Video};
 use crate::sdp::Ratio;
 use crate::time::{MediaClock, Tai, VIDEO_CLOCK, frame_phase, half_frame_ticks};
 
@@ -78,7 +79,7 @@ impl Numbering {
 pub(super) struct Order {
     /// The field bit of the second field.
     pub(super) second: usize,
-    known: bool,
+    pub(super) known: bool,
     against: u32,
 }
 
@@ -111,5 +112,32 @@ impl Order {
         if !self.known || self.against >= 4 {
             *self = Order { second, known: true, against: 0 };
         }
+    }
+}
+
+impl Video {
+    /// The numbers of the first row of both fields (progressive: of the frame, twice), once the stream has shown them:
+    /// `[0, 0]` by the standard, others for senders that count as in the SDI raster.
+    pub fn first_rows(&self) -> Option<[u32; 2]> {
+        let numbering = self.settled_epoch().numbering;
+        let rows = numbering.first_row;
+        let rows = if self.geometry.two_fields { rows } else { [rows[0]; 2] };
+        numbering.is_known().then_some(rows).or(self.shown_rows)
+    }
+
+    /// The sender's timestamps say that F=1 comes before F=0.
+    pub fn second_field_first(&self) -> bool {
+        let order = self.settled_epoch().order;
+        if order.known { order.second == 0 } else { self.shown_second_first }
+    }
+
+    /// What strays show is nothing.
+    fn settled_epoch(&self) -> &Epoch {
+        if self.track.on_trial() { &self.before } else { &self.epoch }
+    }
+
+    /// Has any packet held samples that fit the format?
+    pub fn has_begun(&self) -> bool {
+        self.ever
     }
 }

@@ -8,6 +8,7 @@ mod ends;
 mod frames;
 mod geometry;
 mod learn;
+mod unused;
 
 use super::Packet;
 use crate::format::WireFormat;
@@ -19,8 +20,8 @@ use crate::track::{Sighting, Track, Verdict, WINDOW};
 use crate::wire::{rtp, srd};
 use ends::close_run;
 use frames::{Found, Frames, Pairing, Query};
-use geometry::Geometry;
-use learn::{Learned, Numbering, Order};
+use geometry::{Geometry, Spot};
+use learn::{Numbering, Order};
 use std::time::Duration;
 
 /// What a video depacketiser has to know.
@@ -91,6 +92,13 @@ pub struct Video {
     track: Track,
     frames: Frames,
     current: Current,
+    /// The field of the last packets that could open no frame: its bit and timestamp.
+    unopened: Option<(usize, u32)>,
+    /// Has a frame ever been opened?
+    ever: bool,
+    /// What epochs before have shown about rows and the order of fields.
+    shown_rows: Option<[u32; 2]>,
+    shown_second_first: bool,
     plan: Plan,
     /// The frame that placements since `run_start` belong to.
     run: u8,
@@ -123,6 +131,10 @@ impl Video {
             track: Track::new(config.window, silence),
             frames: Frames::new(geometry.total()),
             current: NONE,
+            unopened: None,
+            ever: false,
+            shown_rows: None,
+            shown_second_first: false,
             plan,
             run: NO_FRAME,
             run_start: 0,
@@ -172,8 +184,7 @@ impl Video {
             self.close(index, cut.then_some(Fate::Acquiring));
         }
         self.track.finish();
-        let rejects = self.epoch.row_rejects;
-        self.track.counters_mut().rejected.0[Reason::Row as usize] += rejects;
+        self.count_row_rejects();
         self.new_epoch();
         &self.plan
     }
@@ -183,19 +194,6 @@ impl Video {
         let mut counters = *self.track.counters();
         counters.rejected.0[Reason::Row as usize] += self.epoch.row_rejects;
         counters
-    }
-
-    /// The numbers of the first row of both fields (progressive: of the frame, twice), once the stream has shown them:
-    /// `[0, 0]` by the standard, others for senders that count as in the SDI raster.
-    pub fn first_rows(&self) -> Option<[u32; 2]> {
-        let rows = self.epoch.numbering.first_row;
-        let rows = if self.geometry.two_fields { rows } else { [rows[0]; 2] };
-        self.epoch.numbering.is_known().then_some(rows)
-    }
-
-    /// The sender's timestamps say that F=1 comes before F=0.
-    pub fn second_field_first(&self) -> bool {
-        self.epoch.order.second == 0
     }
 
     #[inline]
@@ -218,7 +216,7 @@ impl Video {
         let index = if self.current.timestamp == header.timestamp && self.current.f == f {
             self.current.index
         } else {
-            match self.look_for(&header, f, &srds.first, verdict, p.arrival) {
+            match self.look_for(&p, &header, &srds, f, verdict) {
                 Some(index) => index,
                 None => return,
             }
@@ -253,12 +251,7 @@ impl Video {
             let src = at;
             // The parser has checked that all lengths lie in the packet.
             at = at.wrapping_add(segment.length);
-            let spot = match self.geometry.spot(&segment) {
-                Ok(_) if segment.field != srds.first.field => Err(Reason::Field),
-                Ok(_) if segment.length == 0 && srds.count() > 1 => Err(Reason::SrdHeader),
-                spot => spot,
-            };
-            let spot = match spot {
+            let spot = match spot(&self.geometry, srds, &segment) {
                 Ok(spot) => spot,
                 Err(Reason::Row) if !self.epoch.numbering.is_known() => {
                     self.epoch.row_rejects += 1;
@@ -304,6 +297,7 @@ impl Video {
                 if aborted {
                     self.discard_epoch();
                 } else {
+                    self.count_row_rejects();
                     self.before = self.epoch;
                 }
                 self.new_epoch();
@@ -325,6 +319,7 @@ impl Video {
     }
 
     fn new_epoch(&mut self) {
+        (self.shown_rows, self.shown_second_first) = (self.first_rows(), self.second_field_first());
         let id = self.epochs;
         self.epochs = self.epochs.wrapping_add(1);
         self.enter(Epoch::new(id, self.geometry.two_fields));
@@ -332,7 +327,7 @@ impl Video {
 
     fn enter(&mut self, epoch: Epoch) {
         self.epoch = epoch;
-        self.current = NONE;
+        (self.current, self.unopened) = (NONE, None);
         self.geometry.first_row = epoch.numbering.first_row;
         self.pairing.second = epoch.order.second;
     }
@@ -352,13 +347,23 @@ impl Video {
     /// The frame of a packet that is not of the same field as the one before.
     #[cold]
     #[inline(never)]
-    fn look_for(&mut self, h: &rtp::Header, f: usize, srd: &srd::Srd, verdict: Verdict, arrival: Tai) -> Option<u8> {
+    fn look_for(
+        &mut self,
+        p: &Packet<'_>,
+        h: &rtp::Header,
+        srds: &srd::Srds<'_>,
+        f: usize,
+        verdict: Verdict,
+    ) -> Option<u8> {
         let newest = matches!(verdict, Verdict::New | Verdict::Returned | Verdict::Restart { .. });
+        // Not so when packets of this field came before and could not open a frame.
+        let begins = self.unopened != Some((f, h.timestamp));
         if newest
+            && begins
             && self.config.format.scan == Scan::Interlaced
             && let Some(rate) = self.config.rate
         {
-            self.epoch.order.observe(f, h.timestamp, arrival, rate);
+            self.epoch.order.observe(f, h.timestamp, p.arrival, rate);
             self.pairing.second = self.epoch.order.second;
         }
         let number = self.track.number();
@@ -367,24 +372,32 @@ impl Video {
             f,
             timestamp: h.timestamp,
             newest: newest.then_some(number),
-            place: place_of(srd),
+            place: place_of(&srds.first),
         };
         let index = match self.frames.find(query, self.pairing) {
             Found::Open(index) => index,
             Found::Closed { whole } => {
                 if !whole {
                     self.track.too_late(verdict);
+                } else if verdict != Verdict::Duplicate {
+                    self.refuse(p, srds);
                 }
+                self.settle_if_due();
                 return None;
             }
-            Found::Nowhere if verdict == Verdict::Duplicate => return None,
+            // The first copy may have been a bad one.
+            Found::Nowhere if verdict == Verdict::Duplicate && begins => return None,
             Found::Nowhere => {
                 let key = self.pairing.key(f, h.timestamp, self.config.format.scan == Scan::Psf);
                 if !newest && self.epoch.last_closed.is_some_and(|last| !frames::older(last, key)) {
                     self.track.too_late(verdict);
                     return None;
                 }
-                self.open(query, key, arrival)?
+                if !self.fills(p, srds) {
+                    self.opens_nothing(p, h, srds, f, verdict, newest, begins);
+                    return None;
+                }
+                self.open(query, key, p.arrival)?
             }
         };
         let open = self.frames.get(index);
@@ -393,14 +406,11 @@ impl Video {
             if f != self.pairing.second || !self.pairing.two_fields {
                 open.key = h.timestamp;
             }
-            if newest {
-                let known = self.epoch.numbering.is_known();
-                self.epoch.numbering.begin(f, u32::from(srd.row), self.track.disorder());
-                if !known {
-                    self.numbering_settled();
-                }
+            if newest && begins {
+                self.field_begins(f, srds);
             }
         }
+        self.unopened = None;
         self.current = Current { timestamp: h.timestamp, f, index };
         Some(index)
     }
@@ -416,30 +426,7 @@ impl Video {
         }
         let number = self.track.number();
         self.frames.get(index).ends[f] = Some(frames::End { number, place: place_of(&srds.first) });
-        let Some(last) = srds.iter().next_back() else { return };
-        if verdict == Verdict::Reordered || last.length == 0 {
-            return;
-        }
-        let step = self.geometry.row_step();
-        let span = self.geometry.row_span(f);
-        let known = self.epoch.numbering.is_known();
-        let learned = self.epoch.numbering.end(f, u32::from(last.row), step, span, self.track.disorder());
-        if learned == Learned::Moved {
-            self.geometry.first_row = self.epoch.numbering.first_row;
-            self.epoch.row_rejects = 0;
-            let epoch = self.epoch.id;
-            self.frames.of_epoch(epoch).for_each(|open| open.tainted = true);
-        } else if !known {
-            self.numbering_settled();
-        }
-    }
-
-    /// When rows begin where they should, those that were out of range were wrong.
-    fn numbering_settled(&mut self) {
-        if self.epoch.numbering.is_known() {
-            let rejects = std::mem::take(&mut self.epoch.row_rejects);
-            self.track.counters_mut().rejected.0[Reason::Row as usize] += rejects;
-        }
+        self.field_ends(f, srds, verdict);
     }
 
     /// See [`super::Depacketiser::check_invariants`].
@@ -479,4 +466,14 @@ impl Video {
 /// Row and offset as one number that grows down the picture.
 fn place_of(srd: &srd::Srd) -> u32 {
     u32::from(srd.row) << 16 | u32::from(srd.offset)
+}
+
+/// Where a segment of a packet belongs.
+#[inline]
+fn spot(geometry: &Geometry, srds: &srd::Srds<'_>, segment: &srd::Srd) -> Result<Spot, Reason> {
+    match geometry.spot(segment) {
+        Ok(_) if segment.field != srds.first.field => Err(Reason::Field),
+        Ok(_) if segment.length == 0 && srds.count() > 1 => Err(Reason::SrdHeader),
+        spot => spot,
+    }
 }
