@@ -51,6 +51,7 @@ fn exit_status_is_severity() {
 fn people_read_what_where_and_how_to_mend_it() {
     let out = text(&sdp(&["-"], GOOD.as_bytes()).stdout);
     for part in [
+        "flow 0 \"camera\"",
         "1920x1080 progressive, 59.94 (60000/1001) frames a second",
         "YCbCr-4:2:2 10 bit, BT709, SDR, NARROW",
         "2.59 Gb/s, 4320 packets a frame, 258941 a second",
@@ -72,6 +73,45 @@ fn people_read_what_where_and_how_to_mend_it() {
     // A stranger's text does not reach the terminal as control sequences.
     let out = sdp(&["-"], GOOD.replace("s=camera", "s=\u{1b}[2Jcamera").as_bytes()).stdout;
     assert!(!out.contains(&0x1b));
+}
+
+#[test]
+fn essences_that_are_not_received_are_not_promised() {
+    let audio = "m=audio 5006 RTP/AVP 97\r\nc=IN IP4 239.1.1.2/64\r\na=rtpmap:97 L24/48000/2\r\na=ptime:1\r\n\
+        a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=0\r\n";
+    let alone = format!("v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=x\r\nt=0 0\r\n{audio}");
+    let out = sdp(&["-"], alone.as_bytes());
+    let said = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    assert!(said.contains("\n  described well; not received by this version\n"), "{said}");
+    assert!(said.contains("\ndescribed well; not received by this version: 1 of 1 flows; 0 errors"), "{said}");
+    assert!(!said.contains("can be received"), "{said}");
+    let both = text(&sdp(&["-"], format!("{GOOD}{audio}").as_bytes()).stdout);
+    let last = "\nusable: 1 of 2 flows can be received; 1 described well; not received by this version; 0 errors";
+    assert!(both.contains(last) && both.contains("flow 1 "), "{both}");
+}
+
+#[test]
+fn closed_output_is_no_crash() {
+    for stderr in [false, true] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("x.sdp");
+        std::fs::write(&file, GOOD.replace("60000/1001", "59.94")).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gdmedia"));
+        command.args(["sdp", "--fix"]).arg(&file).stdin(Stdio::null());
+        if stderr {
+            command.stdout(Stdio::null()).stderr(writer);
+        } else {
+            command.stdout(writer).stderr(Stdio::null());
+        }
+        assert_eq!(command.status().expect("it runs").code(), Some(0));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gdmedia"));
+        command.args(["sdp", "--json"]).arg(&file).stdin(Stdio::null()).stdout(full).stderr(Stdio::null());
+        assert_eq!(command.status().expect("it runs").code(), Some(74));
+    }
 }
 
 #[test]
@@ -133,6 +173,14 @@ fn fix_writes_what_then_is_clean() {
     let out = sdp(&["-", "--fix"], unknown.as_bytes());
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("only the sender knows"), "{}", text(&out.stderr));
+    for rate in ["60000000/1", "9000"] {
+        let out = sdp(&["-", "--fix"], GOOD.replace("60000/1001", rate).as_bytes());
+        let (fixed, said) = (text(&out.stdout), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(fixed.contains(&format!("exactframerate={rate};")), "{fixed}");
+        let left = said.split("only the sender knows").nth(1).expect("something is left");
+        assert!(left.contains(&format!("the rate `{rate}` cannot be a frame rate")), "{said}");
+    }
     let out = sdp(&["-", "--fix"], b"<html>");
     assert_eq!(out.status.code(), Some(2));
     assert!(out.stdout.is_empty());

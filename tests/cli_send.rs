@@ -42,11 +42,31 @@ fn bad_input_names_cause_and_cure() {
     let other = file("other.y4m", b"YUV4MPEG2 W64 H32 F25:1 Ip C411\nFRAME\n");
     let short = file("short.raw", &[7; 100]);
     let small = file("small.y4m", b"YUV4MPEG2 W64 H32 F25:1 Ip C422p10\nFRAME\n");
+    let video = |fmtp: &str| {
+        format!(
+            "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=x\r\nt=0 0\r\nm=video 5004 RTP/AVP 96\r\nc=IN IP4 127.0.0.1\r\n\
+             a=rtpmap:96 raw/90000\r\na=fmtp:96 sampling=YCbCr-4:2:2; width=64; height=32; depth=10; {fmtp}\r\n"
+        )
+    };
+    let senseless = file("senseless.sdp", video("exactframerate=60000000/1; SSN=ST2110-20:2017").as_bytes());
+    let large = file("large.sdp", video("exactframerate=9000; SSN=ST2110-20:2017").as_bytes());
+    let pcap = file("some.pcap", &[0; 24]);
     let live = "udp://127.0.0.1:5004";
     let table: &[(&[&str], i32, &str)] = &[
         (&["--to", "udp://127.0.0.1:0"], 64, "port 0"),
         (&["--to", "udp://nobody"], 64, "ADDRESS:PORT"),
         (&["--to", "https://127.0.0.1:5004"], 64, "udp://"),
+        (&["--to", "UDP://nobody"], 64, "ADDRESS:PORT"),
+        (&["--to", "in.y4m"], 64, "--to FILE.pcap"),
+        (&["--to", "239.1.1.1"], 64, "udp://ADDRESS:PORT"),
+        (&["--to", "-"], 64, "--to FILE.pcap"),
+        (&["--sdp", &senseless], 65, "60000000/1"),
+        (&["--sdp", &large], 65, "--rate"),
+        (&["--input", &small, "--to", &small], 64, "is also the input"),
+        (&["--input", &small, "--write-sdp", &small], 64, "is also the input"),
+        (&["--replay", &pcap, "--to", &pcap], 64, "is also the input"),
+        (&["--sdp", &large, "--write-sdp", &large], 64, "is also the input"),
+        (&["--to", &pcap, "--write-sdp", &pcap], 64, "one file"),
         (&["--to", "udp://0.0.0.0:5004"], 64, "receiver's address"),
         (&["--leg", "239.1.1.1:1", "--leg", "239.1.1.2:1", "--leg", "239.1.1.3:1"], 64, "ST 2022-7"),
         (&["--leg", "239.1.1.1:5004", "--interface", "nosuch0"], 69, "nosuch0"),
@@ -60,7 +80,7 @@ fn bad_input_names_cause_and_cure() {
         (&["--input", &empty], 65, "empty"),
         (&["--input", &field], 65, "pix_fmt"),
         (&["--input", &other], 65, "411"),
-        (&["--input", &small, "--depth", "8"], 64, "convert"),
+        (&["--input", &small, "--depth", "8"], 64, "holds 64x32 4:2:2 10 bit"),
         (&["--input", &short, "--format", "64x32p25", "--to", live, "--frames", "1"], 65, "100 of"),
         (&["--input", "-", "--loop", "--format", "64x32p25"], 65, "empty"),
         (&["--replay", "/nosuch/file.pcap"], 65, "/nosuch/file.pcap"),
@@ -73,6 +93,33 @@ fn bad_input_names_cause_and_cure() {
         let (exit, stderr) = run(&[&["send"], *arguments].concat());
         assert_eq!(exit, Some(*code), "{arguments:?}: {stderr}");
         assert!(stderr.contains(says), "{arguments:?}: {stderr}");
+    }
+    assert!(std::fs::read(&small).unwrap().starts_with(b"YUV4MPEG2"), "the input is as it was");
+    // A rate that is missing is no contradiction, but is said.
+    let silent = file("silent.sdp", video("SSN=ST2110-20:2017").as_bytes());
+    for (arguments, says, assumed) in
+        [(&["--sdp", &silent][..], "of UDP payload", true), (&["--sdp", &large, "--rate", "25"], "64x32p25", false)]
+    {
+        let (exit, stderr) = run(&[&["send", "--to", &pcap, "--frames", "1"], arguments].concat());
+        assert_eq!(exit, Some(0), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(says) && stderr.contains("50 a second assumed") == assumed, "{stderr}");
+    }
+}
+
+/// The media go on when nobody listens to the words.
+#[test]
+fn standard_error_may_be_closed_or_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let pcap = folder.path().join("x.pcap");
+    for full in [false, true] {
+        for json in [&[][..], &["--json"]] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let full_device = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let stderr = if full { Stdio::from(full_device) } else { Stdio::from(writer) };
+            let arguments = [&["send", "--format", "64x32p25", "--frames", "2", "--to", text(&pcap)], json].concat();
+            assert_eq!(gdmedia(&arguments).stderr(stderr).status().unwrap().code(), Some(0), "{full} {json:?}");
+        }
     }
 }
 
@@ -122,6 +169,16 @@ fn a_rate_beyond_any_machine_is_said_so() {
 
 #[test]
 fn ctrl_c_ends_with_the_report() {
+    ends_with_the_report("-INT");
+    // Below nohup it is ignored, and so it is by programs that are started there.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
+    if u64::from_str_radix(&ignored, 16).unwrap() & 1 == 0 {
+        ends_with_the_report("-HUP");
+    }
+}
+
+fn ends_with_the_report(signal: &str) {
     let mut child = gdmedia(&["send", "--format", "64x32p25", "--json", "--duration", "60s"])
         .stderr(Stdio::piped())
         .spawn()
@@ -130,7 +187,7 @@ fn ctrl_c_ends_with_the_report() {
     let mut start = String::new();
     stderr.read_line(&mut start).unwrap();
     assert!(start.contains("\"start\""), "{start}");
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let interrupted = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();

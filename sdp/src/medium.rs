@@ -25,6 +25,8 @@ pub(crate) struct Candidate {
     pub foreign: bool,
     /// Attributes that are not read, by leg.
     pub kept: Vec<Vec<(String, String)>>,
+    /// `exactframerate` where it cannot be read.
+    pub unread_rate: Option<String>,
 }
 
 /// Attributes that are read, under their right names.
@@ -172,6 +174,7 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
             refusal,
             foreign: true,
             kept: vec![],
+            unread_rate: None,
         };
     }
     if choice.encoding.eq_ignore_ascii_case("SMPTE2022-6") {
@@ -193,6 +196,7 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
             refusal,
             foreign: true,
             kept: vec![],
+            unread_rate: None,
         };
     }
     let mut refuse = |why: &str| {
@@ -257,7 +261,21 @@ pub(crate) fn candidate(index: usize, medium: &Medium<'_>, common: &Common<'_, '
     }
     flow.usable = refusal.is_none();
     let kept = vec![kept(&medium.attributes); flow.legs.len()];
-    Candidate { flow, mid, at: medium.at, refusal, foreign: false, kept }
+    let unread_rate = unread_rate(&flow.essence, &params);
+    Candidate { flow, mid, at: medium.at, refusal, foreign: false, kept, unread_rate }
+}
+
+/// What stands in the place of the rate and is none.
+fn unread_rate(essence: &Essence, p: &Params<'_>) -> Option<String> {
+    let rate = match essence {
+        Essence::Video(v) => v.rate,
+        Essence::CompressedVideo(v) => v.rate,
+        Essence::Ancillary(a) => a.rate,
+        _ => return None,
+    };
+    let text = p.peek("exactframerate")?.value?;
+    let plain = text.len() <= 64 && text.bytes().all(|b| b.is_ascii_graphic() && b != b';');
+    (rate.is_none() && plain && !text.is_empty()).then(|| text.to_owned())
 }
 
 /// The essence, or the reason why it cannot be received and what is known of it all the same.

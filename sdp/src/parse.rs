@@ -45,6 +45,8 @@ pub struct Description {
     pub(crate) kept_session: Vec<(String, String)>,
     /// The same of the media, by flow index and leg.
     pub(crate) kept_media: HashMap<(usize, usize), Vec<(String, String)>>,
+    /// `exactframerate` where it cannot be read, by flow index.
+    pub(crate) unread_rates: HashMap<usize, String>,
 }
 
 impl Description {
@@ -55,6 +57,10 @@ impl Description {
     /// Why `flow` cannot be received, in words that follow "it cannot be received:".
     pub fn refusal(&self, flow: &Flow) -> Option<&str> {
         self.refusals.iter().find(|r| r.0 == flow.index).map(|r| r.1.as_str())
+    }
+    /// What the text says in the place of the frame rate of `flow`, when that cannot be a rate.
+    pub fn unread_rate(&self, flow: &Flow) -> Option<&str> {
+        self.unread_rates.get(&flow.index).map(String::as_str)
     }
     /// The gravest finding.
     pub fn worst(&self) -> Option<Severity> {
@@ -71,6 +77,7 @@ impl Description {
             refusals: vec![],
             kept_session: vec![],
             kept_media: HashMap::new(),
+            unread_rates: HashMap::new(),
         }
     }
 }
@@ -122,10 +129,12 @@ pub fn parse(input: &[u8], mode: Mode) -> Description {
         c.kept.clone().into_iter().enumerate().map(|(leg, k)| ((c.flow.index, leg), k)).collect::<Vec<_>>()
     };
     let kept_media = flows.iter().flat_map(kept).collect();
+    let unread_rates = flows.iter().filter_map(|c| Some((c.flow.index, c.unread_rate.clone()?))).collect();
     let kept_session = medium::kept(&session.attributes);
     Description {
         kept_session,
         kept_media,
+        unread_rates,
         session_name: session.name.clone(),
         origin: session.origin.clone(),
         flows: flows.into_iter().map(|c| c.flow).collect(),

@@ -194,6 +194,18 @@ pub enum Subsampling {
     One,
 }
 
+impl fmt::Display for Subsampling {
+    /// As people write it: `4:2:2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Subsampling::Full444 => "4:4:4",
+            Subsampling::Half422 => "4:2:2",
+            Subsampling::Quarter420 => "4:2:0",
+            Subsampling::One => "one component",
+        })
+    }
+}
+
 /// A pixel group: the smallest run of octets that holds whole pixels (ST 2110-20:2022, tables 1-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Pgroup {

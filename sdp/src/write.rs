@@ -60,7 +60,8 @@ impl<'a> Writer<'a> {
         }
         let flows = self.flows;
         for flow in flows {
-            let Some(body) = body(flow) else { continue };
+            let unread_rate = self.kept.and_then(|d| d.unread_rate(flow));
+            let Some(body) = body(flow, unread_rate) else { continue };
             let mids: Vec<Option<String>> = flow.legs.iter().map(|leg| self.mid(flow, leg)).collect();
             if flow.legs.len() > 1 {
                 let list = mids.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
@@ -138,13 +139,13 @@ struct Body {
     ptime: Option<String>,
 }
 
-fn body(flow: &Flow) -> Option<Body> {
+fn body(flow: &Flow, unread_rate: Option<&str>) -> Option<Body> {
     let rate = flow.clock_rate;
     let plain = |media, encoding: &str, fmtp| Body { media, encoding: format!("{encoding}/{rate}"), fmtp, ptime: None };
     Some(match &flow.essence {
-        Essence::Video(v) => plain("video", "raw", video(v)),
-        Essence::CompressedVideo(v) => plain("video", &v.encoding, compressed(v)),
-        Essence::Ancillary(a) => plain("video", "smpte291", ancillary(a)),
+        Essence::Video(v) => plain("video", "raw", video(v, unread_rate)),
+        Essence::CompressedVideo(v) => plain("video", &v.encoding, compressed(v, unread_rate)),
+        Essence::Ancillary(a) => plain("video", "smpte291", ancillary(a, unread_rate)),
         Essence::FastMetadata(m) => plain("application", "ST2110-41", fast_metadata(m)),
         Essence::TimedText(t) => plain("application", "ttml+xml", timed_text(t)),
         Essence::Audio(a) | Essence::Aes3(a) => Body {
@@ -233,6 +234,13 @@ impl Items {
             self.put(name, value);
         }
     }
+    /// Where only the sender knows the rate, what it wrote stays, for people to see.
+    fn rate(&mut self, rate: Option<Ratio>, unread: Option<&str>) {
+        match (rate, unread) {
+            (Some(rate), _) => self.put("exactframerate", rate),
+            (None, unread) => self.some("exactframerate", unread),
+        }
+    }
     fn scan(&mut self, scan: Scan) {
         if scan != Scan::Progressive {
             self.0.push("interlace".to_owned());
@@ -246,12 +254,12 @@ impl Items {
     }
 }
 
-fn video(v: &Video) -> String {
+fn video(v: &Video, unread_rate: Option<&str>) -> String {
     let mut items = Items::default();
     items.put("sampling", v.sampling);
     items.put("width", v.width);
     items.put("height", v.height);
-    items.some("exactframerate", v.rate);
+    items.rate(v.rate, unread_rate);
     items.put("depth", v.depth);
     if v.tcs != Tcs::Sdr && v.sampling != Sampling::Key {
         items.put("TCS", v.tcs);
@@ -283,11 +291,11 @@ fn video(v: &Video) -> String {
     items.text()
 }
 
-fn compressed(v: &CompressedVideo) -> String {
+fn compressed(v: &CompressedVideo, unread_rate: Option<&str>) -> String {
     let mut items = Items::default();
     items.some("width", v.width);
     items.some("height", v.height);
-    items.some("exactframerate", v.rate);
+    items.rate(v.rate, unread_rate);
     for (name, value) in &v.parameters {
         match value.as_str() {
             "" => items.0.push(name.clone()),
@@ -298,13 +306,13 @@ fn compressed(v: &CompressedVideo) -> String {
     items.text()
 }
 
-fn ancillary(a: &Ancillary) -> String {
+fn ancillary(a: &Ancillary, unread_rate: Option<&str>) -> String {
     let mut items = Items::default();
     match (a.ssn.as_deref(), &a.transmission_model) {
         (Some("ST2110-40:2023" | "ST2110-40:2021"), _) | (_, Some(_)) => items.put("SSN", "ST2110-40:2023"),
         _ => items.put("SSN", "ST2110-40:2018"),
     }
-    items.some("exactframerate", a.rate);
+    items.rate(a.rate, unread_rate);
     items.some("VPID_Code", a.vpid_code);
     for (did, sdid) in &a.did_sdid {
         items.put("DID_SDID", format_args!("{{0x{did:02X},0x{sdid:02X}}}"));

@@ -2,6 +2,8 @@
 
 mod load;
 mod play;
+mod same;
+mod say;
 mod sdp;
 mod send;
 mod stop;

@@ -1,6 +1,7 @@
 //! `gdmedia sdp`: what an SDP says, and what is wrong with it.
 
 use super::load;
+use super::say::say;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::sdp::{
     self, Description, Diagnostic, Essence, Flow, Leg, MediaClock, Mode, ReferenceClock, Scan, Severity, SourceFilter,
@@ -60,18 +61,18 @@ fn status(description: &Description) -> ExitCode {
 }
 
 fn fix(description: &Description, text: &[u8], name: &str, mode: Mode) -> Result<ExitCode> {
-    eprint!("{}", findings(description, text, name));
+    let _ = std::io::stderr().lock().write_all(findings(description, text, name).as_bytes());
     let Some(corrected) = description.corrected() else {
-        eprintln!("{name}: no flow can be received, so there is nothing to write; see the errors above");
+        say!("{name}: no flow can be received, so there is nothing to write; see the errors above");
         return Ok(ExitCode::from(2));
     };
     print(&corrected)?;
     let left = sdp::parse(corrected.as_bytes(), mode);
     let open: Vec<&Diagnostic> = left.diagnostics.iter().filter(|d| d.severity > Severity::Note).collect();
     if !open.is_empty() {
-        eprintln!("only the sender knows, so this is left:");
+        say!("only the sender knows, so this is left:");
         for d in open {
-            eprintln!("  {}: {} ({})", d.severity.as_str(), d.message, d.cure);
+            say!("  {}: {} ({})", d.severity.as_str(), d.message, d.cure);
         }
     }
     Ok(status(&left))
@@ -113,7 +114,7 @@ fn flows(description: &Description) -> String {
     let mut out = String::new();
     for (number, flow) in description.flows.iter().enumerate() {
         // Writing into a string does not fail.
-        let _ = flow_text(&mut out, number + 1, flow, description.refusal(flow));
+        let _ = flow_text(&mut out, number, flow, description.refusal(flow));
         out.push('\n');
     }
     out
@@ -137,7 +138,7 @@ fn flow_text(out: &mut String, number: usize, flow: &Flow, refusal: Option<&str>
     }
     writeln!(out, "  RTP       payload type {}, clock {} Hz", flow.payload_type, flow.clock_rate)?;
     for (i, leg) in flow.legs.iter().enumerate() {
-        let label = if flow.legs.len() > 1 { format!("leg {}", i + 1) } else { "to".to_owned() };
+        let label = if flow.legs.len() > 1 { format!("leg {i}") } else { "to".to_owned() };
         writeln!(out, "  {label:<9} {}", leg_text(leg))?;
     }
     for clock in &flow.reference_clocks {
@@ -151,6 +152,8 @@ fn flow_text(out: &mut String, number: usize, flow: &Flow, refusal: Option<&str>
     }
     if let Some(refusal) = refusal {
         writeln!(out, "  cannot be received: {}", printable(refusal))?;
+    } else if !received(flow) {
+        writeln!(out, "  described well; not received by this version")?;
     }
     Ok(())
 }
@@ -317,13 +320,28 @@ fn window(line: &str, column: usize) -> (String, Option<usize>) {
     (text, (column > 0).then_some(caret))
 }
 
+/// Whether `gdmedia play` takes this essence; other programs may take the others.
+fn received(flow: &Flow) -> bool {
+    matches!(flow.essence, Essence::Video(_))
+}
+
 fn verdict(description: &Description) -> String {
     let count = |severity| description.diagnostics.iter().filter(|d| d.severity == severity).count();
-    let usable = description.usable_flows().count();
+    let total = description.flows.len();
+    let here = description.usable_flows().filter(|f| received(f)).count();
+    let other = description.usable_flows().count() - here;
     let word = if description.usable { "usable" } else { "not usable" };
+    let flows = match (here, other) {
+        (_, 0) => format!("{word}: {here} of {total} flows can be received"),
+        (0, _) if description.usable => {
+            format!("described well; not received by this version: {other} of {total} flows")
+        }
+        _ => format!(
+            "{word}: {here} of {total} flows can be received; {other} described well; not received by this version"
+        ),
+    };
     format!(
-        "{word}: {usable} of {} flows can be received; {} errors, {} warnings, {} notes\n",
-        description.flows.len(),
+        "{flows}; {} errors, {} warnings, {} notes\n",
         count(Severity::Error),
         count(Severity::Warning),
         count(Severity::Note),

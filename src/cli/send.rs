@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Options of the verb.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to: udp://ADDRESS:PORT, or a file.pcap that gets the packets with exact virtual times
+    /// Where to: udp://ADDRESS:PORT, or a FILE.pcap (or any name with a /) that gets the packets with exact virtual times
     #[arg(long, value_name = "URL|FILE.pcap")]
     to: Option<String>,
     /// A leg (ADDRESS:PORT); give it twice for ST 2022-7
@@ -150,6 +150,7 @@ const DEFAULT_FRAMES: u64 = 10;
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
+    choose::refuse_same(&args)?;
     let stop = stop::install()?;
     let options = live::Options {
         frames: args.frames,

@@ -74,7 +74,7 @@ impl Input {
                 return Err(Error::new(
                     Kind::Usage,
                     format!(
-                        "{} holds {}x{} {:?} {} bit, the stream is {}x{} {} {} bit",
+                        "{} holds {}x{} {} {} bit, the stream is {}x{} {} {} bit",
                         name(&self.path),
                         h.width,
                         h.height,

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Sends a capture again: to where it went, or to where the options say.
 pub fn run(args: &Args, path: &Path, options: &Options, stop: &AtomicBool) -> Result<ExitCode> {
-    let described = args.sdp.as_deref().map(|from| choose::sdp_flow(from, args.flow)).transpose()?;
+    let described = args.sdp.as_deref().map(|from| choose::sdp_flow(from, args.flow).map(|d| d.flow)).transpose()?;
     let chosen = match (&described, args.flow) {
         (Some(flow), _) => Choose::Flow(flow),
         (None, Some(number)) => Choose::Number(number),

@@ -1,7 +1,7 @@
 //! From options and SDP to what is sent where.
 
 use super::{Args, Error, Kind, Result};
-use crate::cli::load;
+use crate::cli::{load, same};
 use gdmedia::format::WireFormat;
 use gdmedia::kernel::Colour;
 use gdmedia::rx::socket::{by_route, find_interface};
@@ -33,6 +33,8 @@ pub struct Plan {
     pub choice: Choice,
     /// A capture file instead of the network.
     pub file: Option<PathBuf>,
+    /// SDP, file or --format came without a rate.
+    pub rate_assumed: bool,
 }
 
 /// Where the legs of a flow go.
@@ -67,9 +69,18 @@ pub fn routes(args: &Args, flow: &Flow) -> Result<Vec<Route>> {
     .collect()
 }
 
+/// What an SDP says of the flow to send.
+pub struct Described {
+    pub flow: Flow,
+    /// Its rate where that makes no sense.
+    pub unread_rate: Option<String>,
+}
+
 /// The flow that an SDP describes: the one that `number` names, else the only one of video.
-pub fn sdp_flow(from: &str, number: Option<usize>) -> Result<Flow> {
+pub fn sdp_flow(from: &str, number: Option<usize>) -> Result<Described> {
     let description = gdmedia::sdp::parse(&load::sdp_text(from)?, Mode::Lenient);
+    let described =
+        |flow: &Flow| Described { flow: flow.clone(), unread_rate: description.unread_rate(flow).map(str::to_owned) };
     let list = || -> String {
         let flows = description.flows.iter().enumerate();
         flows.map(|(n, flow)| format!("\n  {n}: {}, {}", flow.essence.kind(), flow.name)).collect()
@@ -80,14 +91,14 @@ pub fn sdp_flow(from: &str, number: Option<usize>) -> Result<Flow> {
         return Err(Error::new(Kind::Data, format!("no flow in {from}: {why}")).cure(cure));
     }
     if let Some(number) = number {
-        return description.flows.get(number).cloned().ok_or_else(|| {
+        return description.flows.get(number).map(described).ok_or_else(|| {
             Error::new(Kind::Usage, format!("{from} has no flow {number}; it has:{}", list()))
                 .cure("choose one of these with --flow N")
         });
     }
     let mut video = description.usable_flows().filter(|f| matches!(f.essence, Essence::Video(_)));
     match (video.next(), video.next()) {
-        (Some(flow), None) => Ok(flow.clone()),
+        (Some(flow), None) => Ok(described(flow)),
         (Some(_), Some(_)) => Err(Error::new(Kind::Usage, format!("{from} has several video flows:{}", list()))
             .cure("choose one of these with --flow N")),
         (None, _) => {
@@ -148,9 +159,9 @@ const DEFAULT_TO: &str = "127.0.0.1:5004";
 
 /// Puts options over what the SDP says over defaults.
 pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
-    let mut flow = match &args.sdp {
+    let Described { mut flow, unread_rate } = match &args.sdp {
         Some(from) => sdp_flow(from, args.flow)?,
-        None => own_flow(),
+        None => Described { flow: own_flow(), unread_rate: None },
     };
     let Essence::Video(mut video) = flow.essence.clone() else {
         return Err(Error::new(Kind::Data, format!("flow {} of the SDP is not ST 2110-20 video", flow.index))
@@ -159,6 +170,13 @@ pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
     if let Some(header) = header.filter(|_| args.sdp.is_none()) {
         from_file(header, &mut video)?;
     }
+    let wanted_rate = args.rate.or(args.format.and_then(|f| f.rate));
+    if let (Some(text), None) = (unread_rate, wanted_rate) {
+        return Err(Error::new(Kind::Data, format!("the SDP says exactframerate={text}, which is no frame rate"))
+            .cure("correct it in the SDP, for example exactframerate=60000/1001, or give --rate"));
+    }
+    let told = args.sdp.is_some() || header.is_some() || args.format.is_some();
+    let rate_assumed = told && wanted_rate.or(video.rate).is_none();
     override_video(args, &mut video);
     let file = legs(args, &mut flow)?;
     let pacing = args.pacing.unwrap_or(match video.sender_type {
@@ -186,23 +204,58 @@ pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
         srds: args.fine.srds,
     };
     flow.essence = Essence::Video(video.clone());
-    Ok(Plan { flow, video, choice, file })
+    Ok(Plan { flow, video, choice, file, rate_assumed })
+}
+
+/// What `--to` names.
+enum To {
+    File(PathBuf),
+    Address(String),
+}
+
+fn to(text: &str) -> Result<To> {
+    const FORMS: &str = "write --to udp://ADDRESS:PORT for the network, or --to FILE.pcap for a capture file";
+    if let Some((scheme, address)) = text.split_once("://") {
+        if scheme.eq_ignore_ascii_case("udp") {
+            return Ok(To::Address(address.to_owned()));
+        }
+        return Err(Error::new(Kind::Usage, format!("cannot send to {text}: only udp:// is supported")).cure(FORMS));
+    }
+    if text == "-" {
+        return Err(Error::new(Kind::Usage, "packets are not written to standard output").cure(FORMS));
+    }
+    if text.contains('/') || text.to_ascii_lowercase().ends_with(".pcap") {
+        return Ok(To::File(PathBuf::from(text)));
+    }
+    if text.parse::<SocketAddr>().is_ok() {
+        return Ok(To::Address(text.to_owned()));
+    }
+    Err(Error::new(Kind::Usage, format!("{text} is neither an address with a port nor the name of a capture file"))
+        .cure(FORMS))
+}
+
+/// Refuses options that would destroy what is to be sent; before anything is opened for writing.
+pub fn refuse_same(args: &Args) -> Result<()> {
+    let file = match args.to.as_deref().map(to).transpose()? {
+        Some(To::File(path)) => Some(path),
+        _ => None,
+    };
+    let inputs: Vec<&Path> = [args.input.as_deref(), args.replay.as_deref(), args.sdp.as_deref().map(Path::new)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let outputs: Vec<&Path> = [file.as_deref(), args.write_sdp.as_deref()].into_iter().flatten().collect();
+    same::refuse(&inputs, &outputs)
 }
 
 /// Puts the legs that the options name over those of the flow; gives the capture file where one is named instead.
 pub fn legs(args: &Args, flow: &mut Flow) -> Result<Option<PathBuf>> {
     let mut file = None;
     let mut legs: Vec<String> = args.legs.clone();
-    if let Some(to) = &args.to {
-        match to.strip_prefix("udp://") {
-            Some(address) => legs.push(address.to_owned()),
-            None if to.contains("://") => {
-                return Err(Error::new(Kind::Usage, format!("cannot send to {to}: only udp:// is supported"))
-                    .cure("write udp://ADDRESS:PORT, or the name of a capture file"));
-            }
-            None if !to.contains('.') || to.parse::<SocketAddr>().is_err() => file = Some(PathBuf::from(to)),
-            None => legs.push(to.clone()),
-        }
+    match args.to.as_deref().map(to).transpose()? {
+        Some(To::File(path)) => file = Some(path),
+        Some(To::Address(address)) => legs.push(address),
+        None => {}
     }
     if legs.is_empty() && flow.legs.is_empty() {
         legs.push(DEFAULT_TO.into());

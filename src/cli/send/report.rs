@@ -2,6 +2,7 @@
 
 use super::choose::Plan;
 use super::{Args, Outlet, Stream};
+use crate::cli::say::say;
 use gdmedia::send::file::Written;
 use gdmedia::send::live::{ENOUGH, Options, Report};
 use gdmedia::send::name;
@@ -29,9 +30,9 @@ pub fn start(
         let line = json!({
             "type": "start", "format": format, "sampling": video.sampling, "depth": video.depth, "legs": legs,
             "packets_per_frame": packets, "packets_per_second": stream.packets_per_second().round(),
-            "bits_per_second": stream.bits_per_second().round(), "source": source.describe(),
+            "bits_per_second": stream.bits_per_second().round(), "source": source.describe(), "rate_assumed": plan.rate_assumed,
         });
-        eprintln!("{line}");
+        say!("{line}");
         return;
     }
     let pacing = match plan.choice.pacing {
@@ -39,7 +40,7 @@ pub fn start(
         Pacing::Linear => "linear",
         Pacing::Burst => "burst",
     };
-    eprintln!(
+    say!(
         "gdmedia send: {format} {} {} bit {} {}, {}",
         video.sampling,
         video.depth,
@@ -48,22 +49,25 @@ pub fn start(
         source.describe()
     );
     if outlets.is_empty() {
-        eprintln!("  to      {} (in the capture)", legs.join(", "));
+        say!("  to      {} (in the capture)", legs.join(", "));
     }
     for outlet in outlets {
         let from = outlet.source().map_or(String::new(), |a| format!(" from {a}"));
-        eprintln!("  to      {}{from}", outlet.target().destination);
+        say!("  to      {}{from}", outlet.target().destination);
     }
-    eprintln!(
-        "  rate    {:.3} Gb/s, {packets} packets a frame, {:.0} a second",
+    say!(
+        "  rate    {:.3} Gb/s of UDP payload, {packets} packets a frame, {:.0} a second",
         stream.bits_per_second() / 1e9,
         stream.packets_per_second()
     );
+    if let (true, Some(rate)) = (plan.rate_assumed, video.rate) {
+        say!("  note    nobody says the frame rate: {rate} a second assumed; --rate sets another");
+    }
     match options {
-        None => eprintln!("  pacing  {pacing}, virtual times in TAI"),
+        None => say!("  pacing  {pacing}, virtual times in TAI"),
         Some(options) => {
             let by = if options.segment { "UDP_SEGMENT" } else { "sendmmsg" };
-            eprintln!("  pacing  {pacing}, groups of {} by {by}", options.group);
+            say!("  pacing  {pacing}, groups of {} by {by}", options.group);
         }
     }
 }
@@ -71,8 +75,8 @@ pub fn start(
 /// What the source says at the end.
 pub fn remark(args: &Args, remark: Option<String>) {
     match remark {
-        Some(text) if args.json => eprintln!("{}", json!({"type": "note", "message": text})),
-        Some(text) => eprintln!("{text}"),
+        Some(text) if args.json => say!("{}", json!({"type": "note", "message": text})),
+        Some(text) => say!("{text}"),
         None => {}
     }
 }
@@ -82,9 +86,9 @@ pub fn written(args: &Args, path: &Path, written: &Written) {
     if args.json {
         let frames = json!({"sent": written.frames, "skipped": 0});
         let packets = json!({"sent": written.packets});
-        eprintln!("{}", json!({"type": "summary", "frames": frames, "packets": packets, "octets": written.octets}));
+        say!("{}", json!({"type": "summary", "frames": frames, "packets": packets, "octets": written.octets}));
     } else {
-        eprintln!("wrote {} frames, {} packets to {}", written.frames, written.packets, path.display());
+        say!("wrote {} frames, {} packets to {}", written.frames, written.packets, path.display());
     }
 }
 
@@ -97,32 +101,32 @@ pub fn start_replay(args: &Args, path: &Path, recording: &Recording, outlets: &[
             "type": "start", "replay": path, "packets": recording.packets.len(), "seconds": seconds, "legs": legs,
             "snapped": recording.snapped, "period_seconds": repeat.map(|r| r.period_ns as f64 / 1e9),
         });
-        eprintln!("{line}");
+        say!("{line}");
         return;
     }
-    eprintln!("gdmedia send: {}, {} packets in {seconds:.3} s", path.display(), recording.packets.len());
-    eprintln!("  to      {}", legs.join(", "));
+    say!("gdmedia send: {}, {} packets in {seconds:.3} s", path.display(), recording.packets.len());
+    say!("  to      {}", legs.join(", "));
     if args.speed != 1.0 {
-        eprintln!("  speed   {} times as recorded", args.speed);
+        say!("  speed   {} times as recorded", args.speed);
     }
     if let Some(repeat) = repeat {
         let (seconds, ticks) = (repeat.period_ns as f64 / 1e9, repeat.ticks);
-        eprintln!("  again   every {seconds:.6} s ({ticks} ticks, {} packets), whole frames only", repeat.sequence);
+        say!("  again   every {seconds:.6} s ({ticks} ticks, {} packets), whole frames only", repeat.sequence);
     }
     if recording.snapped > 0 {
-        eprintln!("  note    {} packets were cut by a snap length: their missing octets are zeros", recording.snapped);
+        say!("  note    {} packets were cut by a snap length: their missing octets are zeros", recording.snapped);
     }
 }
 
 /// The machine does not keep up.
 pub fn slow(json: bool, report: &Report) {
     if json {
-        eprintln!(
+        say!(
             "{}",
             json!({"type": "warning", "code": "too-slow", "frames": counts(report), "message": verdict(report)})
         );
     } else {
-        eprintln!("gdmedia: {}", verdict(report));
+        say!("gdmedia: {}", verdict(report));
     }
 }
 
@@ -143,10 +147,10 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
             "segmented": report.segmented,
             "lateness": report.lateness,
         });
-        eprintln!("{line}");
+        say!("{line}");
         return;
     }
-    eprintln!(
+    say!(
         "sent {} frames ({} skipped), {} packets, {:.3} Gb/s in {:.2} s",
         report.frames,
         report.skipped,
@@ -155,30 +159,28 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
         report.seconds
     );
     let us = |share| report.lateness.permille(share) as f64 / 1000.0;
-    eprintln!(
+    say!(
         "groups left late by {:.1} us (half of them at most), {:.1} us (99 %), {:.1} us (99.9 %), {:.1} us (worst)",
         us(500),
         us(990),
         us(999),
         report.lateness.max() as f64 / 1000.0
     );
-    eprintln!("CPU {cpu:.1} % of a core, {:.2} us a packet", per_packet(report));
+    say!("CPU {cpu:.1} % of a core, {:.2} us a packet", per_packet(report));
     if args_segment(args) && !report.segmented {
-        eprintln!(
-            "UDP_SEGMENT does not work on this path: packets went one by one, which costs about five times the CPU"
-        );
+        say!("UDP_SEGMENT does not work on this path: packets went one by one, which costs about five times the CPU");
     }
     if report.starved > 0 {
-        eprintln!("{} frames were skipped because the input had none in time", report.starved);
+        say!("{} frames were skipped because the input had none in time", report.starved);
     }
     if report.dropped > 0 {
-        eprintln!("{} packets were dropped here: the send buffer was full", report.dropped);
+        say!("{} packets were dropped here: the send buffer was full", report.dropped);
     }
     if report.refused > 0 {
-        eprintln!("nobody listened on the port at times ({} answers)", report.refused);
+        say!("nobody listened on the port at times ({} answers)", report.refused);
     }
     if report.share() < ENOUGH {
-        eprintln!("gdmedia: {}", verdict(report));
+        say!("gdmedia: {}", verdict(report));
     }
 }
 

@@ -49,7 +49,7 @@ impl Decision {
     }
 }
 
-/// Faults and a seed. As text: `loss=1/1000,dup=1/500,reorder=32,delay=200us@1/100,leg=2,seed=7`, see [`FaultPlan::GRAMMAR`].
+/// Faults and a seed. As text: `loss=1/1000,dup=1/500,reorder=32,delay=200us@1/100,leg=1,seed=7`, see [`FaultPlan::GRAMMAR`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Packets that are removed.
@@ -78,8 +78,8 @@ impl FaultPlan {
     };
 
     /// The text form, for people.
-    pub const GRAMMAR: &str = "loss=CHANCE, dup=CHANCE, reorder=PACKETS[@CHANCE] (chance 1/10 when not given), \
-        delay=PACKETS|TIME[@CHANCE] (such as 200us; all packets when no chance is given), leg=N, seed=N, joined by commas; \
+    pub const GRAMMAR: &str = "loss=CHANCE, duplicate=CHANCE (or dup), reorder=PACKETS[@CHANCE] (chance 1/10 when not given), \
+        delay=PACKETS|TIME[@CHANCE] (such as 200us; all packets when no chance is given), leg=0|1 (that leg alone), seed=N, joined by commas; \
         CHANCE is 1/1000, 0.001, 0.1% or every/1000";
 
     /// What happens to packet `index` of `leg`; both count from 0.
@@ -145,7 +145,7 @@ impl FromStr for FaultPlan {
             };
             match (name.trim(), chance) {
                 ("loss", None) => plan.loss = chance_of(value).ok_or_else(wrong)?,
-                ("dup", None) => plan.dup = chance_of(value).ok_or_else(wrong)?,
+                ("dup" | "duplicate", None) => plan.dup = chance_of(value).ok_or_else(wrong)?,
                 ("reorder", chance) => {
                     let depth = amount.parse().ok().filter(|n| (1..=MAX_HOLD).contains(n)).ok_or_else(wrong)?;
                     plan.reorder = (chance.unwrap_or(Chance::Ratio(1, 10)), depth);
@@ -154,7 +154,7 @@ impl FromStr for FaultPlan {
                     plan.delay = (chance.unwrap_or(Chance::Every(1)), hold_of(amount).ok_or_else(wrong)?);
                 }
                 ("leg", None) => {
-                    plan.leg = Some(value.parse::<u8>().ok().and_then(|n| n.checked_sub(1)).ok_or_else(wrong)?);
+                    plan.leg = Some(value.parse().ok().filter(|n| *n < LEGS).ok_or_else(wrong)?);
                 }
                 ("seed", None) => plan.seed = value.parse().map_err(|_| wrong())?,
                 _ => return Err(wrong()),
@@ -164,6 +164,8 @@ impl FromStr for FaultPlan {
     }
 }
 
+/// Legs of ST 2022-7, counted from 0.
+const LEGS: u8 = 2;
 /// Packets that one may be held for at most.
 const MAX_HOLD: u32 = 10_000;
 
@@ -225,7 +227,7 @@ impl fmt::Display for FaultPlan {
             (_, Hold::No) => {}
         }
         if let Some(leg) = self.leg {
-            write!(f, "leg={},", u16::from(leg) + 1)?;
+            write!(f, "leg={},", leg)?;
         }
         write!(f, "seed={}", self.seed)
     }
@@ -238,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_text_form_is_understood() {
-        let plan: FaultPlan = "loss=1/1000, dup=every/500,reorder=32,delay=200us@1/100,leg=2,seed=7".parse().unwrap();
+        let plan: FaultPlan = "loss=1/1000, dup=every/500,reorder=32,delay=200us@1/100,leg=1,seed=7".parse().unwrap();
         let want = FaultPlan {
             loss: Chance::Ratio(1, 1000),
             dup: Chance::Every(500),
@@ -248,6 +250,8 @@ mod tests {
             seed: 7,
         };
         assert_eq!(plan, want);
+        assert_eq!("duplicate=1/5".parse::<FaultPlan>().unwrap(), "dup=1/5".parse().unwrap());
+        assert_eq!("leg=0".parse::<FaultPlan>().unwrap().leg, Some(0));
         assert_eq!("".parse::<FaultPlan>().unwrap(), FaultPlan::NONE);
         for (text, hold) in [
             ("5", Hold::Packets(5)),
@@ -280,7 +284,8 @@ mod tests {
             "delay=-1ms",
             "delay=1h",
             "delay=inf s",
-            "leg=0",
+            "leg=2",
+            "leg=-1",
             "leg=257",
             "seed=x",
             "dup=every/0",
@@ -309,7 +314,7 @@ mod tests {
         let plan: FaultPlan = "loss=every/4".parse().unwrap();
         let gone: Vec<u64> = (0..12).filter(|i| plan.decide(0, *i) == Decision::Remove).collect();
         assert_eq!(gone, [3, 7, 11]);
-        let plan: FaultPlan = "loss=1,leg=2".parse().unwrap();
+        let plan: FaultPlan = "loss=1,leg=1".parse().unwrap();
         assert_eq!((plan.decide(0, 0), plan.decide(1, 0)), (Decision::Once(Hold::No), Decision::Remove));
     }
 
@@ -325,7 +330,7 @@ mod tests {
         #[test]
         fn text_and_plan_are_the_same(
             loss in chances(), dup in chances(), reorder in (chances(), 1_u32..100), delay in (chances(), 1_u64..10_000_000),
-            leg in proptest::option::of(0_u8..=254), seed: u64, which in 0_u8..4,
+            leg in proptest::option::of(0_u8..LEGS), seed: u64, which in 0_u8..4,
         ) {
             let plan = FaultPlan {
                 loss, dup, leg, seed,

@@ -96,8 +96,8 @@ struct LegSocket {
     drops: u32,
     /// The last arrival, for a message without a time.
     arrival: Tai,
-    /// Which of `Caps::notes` tells the shape of the traffic.
-    note: usize,
+    /// Which of `Caps::notes` tells the shape of the traffic, once that is known.
+    note: Option<usize>,
 }
 
 impl Socket {
@@ -144,7 +144,7 @@ impl Socket {
             Err(e) if transient(&e) => return Ok(Received::Nothing),
             Err(e) => {
                 return Err(RxError::Failed(
-                    Error::new(Kind::Unavailable, format!("receiving on leg {} failed", number + 1)).because(e),
+                    Error::new(Kind::Unavailable, format!("receiving on leg {number} failed")).because(e),
                 ));
             }
         };
@@ -175,8 +175,12 @@ impl Socket {
         let (datagrams, octets) = (self.counters.datagrams - datagrams, self.counters.octets - octets);
         if let Some(shape) = leg.sizer.add(filled as u32, datagrams as u32, octets) {
             let note = shape_note(number, shape, leg.sizer.mean());
-            if let Some(old) = self.caps.notes.get_mut(leg.note) {
-                *old = note;
+            match leg.note.and_then(|n| self.caps.notes.get_mut(n)) {
+                Some(old) => *old = note,
+                None => {
+                    leg.note = Some(self.caps.notes.len());
+                    self.caps.notes.push(note);
+                }
             }
         }
         Ok(if lease.slots.is_empty() {
@@ -298,16 +302,14 @@ impl Receiver for Socket {
 
     fn join(&mut self, leg: u8, what: &Leg) -> Result<()> {
         let Some(place) = self.legs.get_mut(usize::from(leg)) else {
-            return Err(Error::new(Kind::Usage, format!("leg {}: a receiver takes {MAX_LEGS} legs at most", leg + 1))
+            return Err(Error::new(Kind::Usage, format!("leg {leg}: a receiver takes {MAX_LEGS} legs at most"))
                 .cure("receive the further legs with a second receiver"));
         };
         // The old socket first: it may hold the same port.
         *place = None;
         let opened = open::open(leg, what, &self.options)?;
-        let prefix = |note: String| if leg == 0 { note } else { format!("leg {}: {note}", leg + 1) };
+        let prefix = |note: String| if leg == 0 { note } else { format!("leg {leg}: {note}") };
         self.caps.notes.extend(opened.notes.into_iter().map(prefix));
-        let note = self.caps.notes.len();
-        self.caps.notes.push(shape_note(usize::from(leg), Shape::Single, 1.0));
         self.caps.buffer_octets = match self.caps.buffer_octets {
             0 => opened.buffer_octets,
             other => other.min(opened.buffer_octets),
@@ -319,7 +321,7 @@ impl Receiver for Socket {
             sources: what.sources.clone(),
             drops: 0,
             arrival: Tai::default(),
-            note,
+            note: None,
         });
         Ok(())
     }
@@ -335,9 +337,9 @@ impl Receiver for Socket {
 }
 
 fn shape_note(leg: usize, shape: Shape, mean: f32) -> String {
-    let leg = if leg == 0 { String::new() } else { format!("leg {}: ", leg + 1) };
+    let leg = if leg == 0 { String::new() } else { format!("leg {leg}: ") };
     match shape {
-        Shape::Single => format!("{leg}datagrams come one by one so far, {MESSAGES} a call at most"),
+        Shape::Single => format!("{leg}datagrams come one by one, {MESSAGES} a call at most"),
         Shape::Chained => format!("{leg}datagrams come merged, {mean:.0} a message on average"),
     }
 }
