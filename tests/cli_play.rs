@@ -185,3 +185,54 @@ fn frames_go_to_a_file_and_to_a_picture() {
     assert_eq!(fs::metadata(&raw).unwrap().len(), 3 * u64::from(common::WIDTH * common::HEIGHT / 2 * 5));
     assert_eq!(&fs::read(&png).unwrap()[..8], b"\x89PNG\r\n\x1a\n");
 }
+
+#[test]
+fn json_stays_json_when_it_fails() {
+    let dir = temp();
+    let missing = gdmedia(&["--json", "--sdp", dir.join("missing.sdp").to_str().unwrap()]);
+    let port = common::free_port();
+    let quiet = gdmedia(&["--json", "--sdp", &dir.write("quiet.sdp", &sdp(port)), "--headless", "--wait", "200ms"]);
+    for (output, code) in [(&missing, 65), (&quiet, 3)] {
+        assert_eq!(output.code, code, "{}", output.stderr);
+        let lines: Vec<serde_json::Value> = output.stderr.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let error = lines.iter().find(|l| l["type"] == "error").unwrap();
+        assert_eq!(error["exit"], code);
+        assert!(!error["cure"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(quiet.summary()["end"], "no media");
+}
+
+#[test]
+fn a_run_without_media_destroys_no_recording() {
+    let dir = temp();
+    let old = dir.write("old.y4m", "what was recorded yesterday");
+    let stream = dir.write("quiet.sdp", &sdp(common::free_port()));
+    assert_eq!(gdmedia(&["--sdp", &stream, "--out", &old, "--wait", "200ms"]).code, 3);
+    assert_eq!(fs::read_to_string(&old).unwrap(), "what was recorded yesterday");
+}
+
+#[test]
+fn standard_error_that_nobody_reads_is_no_reason_to_stop() {
+    let dir = temp();
+    let capture = dir.join("five.pcap");
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "5"]);
+    let out = dir.join("five.raw");
+    let run = format!("{} --sdp {stream} --pcap {} --out {}", common::program(), capture.display(), out.display());
+    for nobody in ["2>/dev/full", "2>&-", "2>&1 | true"] {
+        let _ = fs::remove_file(&out);
+        let output = common::shell(&format!("{run} {nobody}; echo ${{PIPESTATUS[0]}}"));
+        assert_eq!(output.stdout.trim(), "0", "{nobody}: {}", output.stderr);
+        assert!(fs::metadata(&out).unwrap().len() > 0, "{nobody}");
+    }
+}
+
+#[test]
+fn containers_that_are_not_written_are_refused() {
+    let dir = temp();
+    let capture = dir.join("two.pcap");
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "2"]);
+    let out = dir.join("film.mp4");
+    let args = ["--sdp", &stream, "--pcap", capture.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    fails(&gdmedia(&args), 64, &["film.mp4", "matroskamux"]);
+    assert!(!out.exists());
+}
