@@ -236,3 +236,19 @@ fn containers_that_are_not_written_are_refused() {
     fails(&gdmedia(&args), 64, &["film.mp4", "matroskamux"]);
     assert!(!out.exists());
 }
+
+#[test]
+fn an_output_that_is_the_input_is_refused() {
+    let dir = temp();
+    let capture = dir.join("two.pcap");
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "2"]);
+    let before = fs::read(&capture).unwrap();
+    let capture_name = capture.to_str().unwrap();
+    for output in ["--out", "--tap"] {
+        let args = ["--sdp", &stream, "--pcap", capture_name, "--headless", "--format", "raw", output, capture_name];
+        let args: Vec<&str> =
+            args.into_iter().filter(|a| output == "--out" || !["--format", "raw"].contains(a)).collect();
+        fails(&gdmedia(&args), 64, &["also the input"]);
+        assert_eq!(fs::read(&capture).unwrap(), before, "{output}");
+    }
+}

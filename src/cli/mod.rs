@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Send(args)) => send::run(args),
     };
     result.unwrap_or_else(|error| {
-        play::say(&format!("gdmedia: {error}\n"));
+        say::say!("gdmedia: {error}");
         ExitCode::from(error.kind().exit_code())
     })
 }

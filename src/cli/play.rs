@@ -5,10 +5,9 @@ mod latency;
 mod report;
 mod sinks;
 
-pub use self::report::say;
 use self::report::{Start, Status};
 use self::sinks::Sinks;
-use super::stop;
+use super::{same, stop};
 use clap::ValueEnum;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::{Layout, Output};
@@ -19,7 +18,7 @@ use gdmedia::pipeline::{self, Deliver, HostPipeline, Settings};
 use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::worker::{Ended, Worker};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -240,6 +239,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn receive(args: &Args) -> Result<ExitCode> {
     let stop = stop::install()?;
+    let inputs: Vec<&Path> = args.sdp().map(Path::new).into_iter().chain(args.pcap.as_deref()).collect();
+    let outputs = [args.out.as_deref(), args.tap.as_deref(), args.snapshot.as_deref()];
+    same::refuse(&inputs, &outputs.into_iter().flatten().collect::<Vec<_>>())?;
     let description = choose::description(args.sdp(), args.pcap.as_deref())?;
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;

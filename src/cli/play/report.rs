@@ -348,7 +348,7 @@ pub fn error(error: &Error) {
 }
 
 /// Words for people. Nobody reads them when standard error is closed, and that is no reason to stop.
-pub fn say(text: &str) {
+fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
