@@ -6,7 +6,7 @@ FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app
 FUZZ_SECONDS ?= 20
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup preview test check docs fuzz bench clean
+.PHONY: help setup preview test check docs fuzz examples bench clean
 
 help:
 	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
@@ -23,7 +23,7 @@ preview:
 	@scripts/preview
 
 # Tests come last: the run ends with their summary.
-test: setup check docs fuzz
+test: setup check docs fuzz examples
 	$(CARGO) test --no-default-features --locked --lib --bins --test cli_play
 	$(CARGO) test --workspace --locked $(FEATURES)
 
@@ -43,6 +43,13 @@ fuzz:
 	  echo "== fuzz $$target for $(FUZZ_SECONDS) s"; \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1; \
 	done
+
+# The ones that need no network; the others are built by the tests and lints.
+examples:
+	$(CARGO) run -q --locked $(FEATURES) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
+	$(CARGO) run -q --locked $(FEATURES) -- send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
+	$(CARGO) run -q --locked $(FEATURES) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
+	$(CARGO) run -q --locked $(FEATURES) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
 
 bench:
 	@scripts/setup test
