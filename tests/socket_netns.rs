@@ -338,12 +338,16 @@ fn joins_that_cannot_work_say_why() {
 fn somebody_without_rights_is_told_what_is_missing() {
     let Some(net) = Net::new() else { return };
     let own = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 10));
+    // More than this machine allows to everybody, whatever that is.
+    let allowed: usize = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
+    let wanted = (allowed + 1).max(64 << 20);
     let (refused, notes) = Net::inside(&net.rx, || {
         // By number, so that it concerns this thread only and not the process.
         // SAFETY: takes numbers only; the thread ends soon.
         let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
         assert_eq!(rc, 0, "setresuid");
-        let mut socket = Socket::open(Options { rate: 100_000_000_000, ..Options::default() }).unwrap();
+        let mut socket =
+            Socket::open(Options { rate: 1_000_000_000_000_000, buffer_octets: wanted, ..Options::default() }).unwrap();
         let leg = |port| Leg { destination: own, port, sources: SourceFilter::Any, ttl: None, mid: None };
         let refused = socket.join(0, &leg(80)).unwrap_err();
         socket.join(0, &leg(PORT)).unwrap();
@@ -352,8 +356,9 @@ fn somebody_without_rights_is_told_what_is_missing() {
     assert_eq!(refused.kind(), Kind::Permission);
     let text = refused.to_string();
     assert!(text.starts_with("no permission for UDP port 80") && text.contains("port from 1024 on"), "{text}");
-    assert!(notes.contains("sysctl -w net.core.rmem_max=67108864"), "the buffer is what the system allows: {notes}");
-    assert!(notes.contains("warning: socket buffer"), "which is short at 100 Gb/s: {notes}");
+    let cure = format!("sysctl -w net.core.rmem_max={wanted}");
+    assert!(notes.contains(&cure), "the buffer is what the system allows: {notes}");
+    assert!(notes.contains("warning: socket buffer"), "which is short at such a rate: {notes}");
 }
 
 #[test]
