@@ -5,6 +5,7 @@ use crate::format::Layout;
 use crate::mem::{CpuAccess, Host, Region, Space};
 use crate::plan::Missing;
 use crate::time::Tai;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -29,6 +30,23 @@ pub struct Meta {
     pub packets: u32,
     /// Its loss map: which octets of which wire rows never came.
     pub missing: Vec<Missing>,
+}
+
+/// Work that has to be done before a frame may be read: frames of the CPU are finished when they are handed over,
+/// frames of a GPU may still be written by kernels that were started before.
+pub trait Fence: Send + Sync + std::fmt::Debug {
+    /// Is it done?
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    fn is_done(&self) -> Result<bool>;
+    /// Waits on the CPU until it is done.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    fn wait(&self) -> Result<()>;
+    /// For whoever can wait in a better way (a stream of the GPU): what it is.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// A frame that is being filled.
@@ -59,7 +77,11 @@ impl<M: Space> FrameBuf<M> {
     }
     /// Nothing more is written: from now on it is shared and read-only.
     pub fn seal(self) -> Frame<M> {
-        Frame(Arc::new(Sealed { buf: Some((self.region, self.meta)), layout: self.layout, home: self.home }))
+        self.seal_after(None)
+    }
+    /// Nothing more is written but by work that is done when `fence` says so.
+    pub fn seal_after(self, fence: Option<Arc<dyn Fence>>) -> Frame<M> {
+        Frame(Arc::new(Sealed { buf: Some((self.region, self.meta)), layout: self.layout, home: self.home, fence }))
     }
     /// Back to the pool unused.
     pub fn discard(self) {
@@ -73,6 +95,7 @@ struct Sealed<M: Space> {
     buf: Option<(Region<M>, Meta)>,
     layout: Arc<Layout>,
     home: SyncSender<(Region<M>, Meta)>,
+    fence: Option<Arc<dyn Fence>>,
 }
 
 impl<M: Space> Drop for Sealed<M> {
@@ -105,6 +128,15 @@ impl<M: Space> Frame<M> {
     /// What is known of it.
     pub fn meta(&self) -> &Meta {
         self.0.buf.as_ref().map_or(&NO_META, |(_, meta)| meta)
+    }
+    /// What has to be done before it may be read; none when it may be read now.
+    pub fn fence(&self) -> Option<&Arc<dyn Fence>> {
+        self.0.fence.as_ref()
+    }
+    /// Its first octet, in its memory space. Whoever reads there in some other way than by this crate's types waits for
+    /// [`Frame::fence`] first, and holds the frame until it has finished: then its memory is written again.
+    pub fn start(&self) -> *const u8 {
+        self.0.buf.as_ref().map_or(std::ptr::null(), |(region, _)| region.as_ptr())
     }
 }
 

@@ -26,6 +26,7 @@
 //! | --- | --- |
 //! | [`sdp`], [`format`](mod@format) | crates of their own: descriptions, pictures and their conversions |
 //! | [`error`], [`stats`], [`time`], [`plan`] | plain values |
+//! | [`gpu`] | the GPU that is used and why, its context, streams, events |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
@@ -38,6 +39,7 @@
 //!
 //! | feature | adds | needs |
 //! | --- | --- | --- |
+//! | `cuda` (default) | frames in GPU memory, unpacked there | nothing: driver and compiler are looked for |
 //! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
 #![deny(unsafe_code)]
 
@@ -46,6 +48,7 @@ pub mod error;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gpu;
 pub mod kernel;
 pub mod mem;
 pub mod packetise;

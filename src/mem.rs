@@ -1,6 +1,12 @@
 //! Memory and who may touch it: the space is part of the type.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+
+#[cfg(feature = "cuda")]
+pub use cuda::{Device, GpuAccess, Pinned, Slab};
+
 use crate::error::{Error, Kind, Result};
 use std::any::Any;
 use std::marker::PhantomData;

@@ -1,0 +1,24 @@
+//! The GPU: which one is used and why, its context, streams and events. CUDA's driver is looked for at run time; a
+//! program without it runs on the CPU.
+
+mod choice;
+#[cfg(feature = "cuda")]
+mod device;
+#[cfg(feature = "cuda")]
+mod driver;
+#[cfg(feature = "cuda")]
+mod near;
+#[cfg(feature = "cuda")]
+mod stream;
+
+pub use choice::Choice;
+#[cfg(feature = "cuda")]
+pub use device::{Found, Gpu, choose, list};
+#[cfg(feature = "cuda")]
+pub use driver::{Fault, check};
+#[cfg(feature = "cuda")]
+pub use stream::{Event, EventKind, Function, Module, Stream};
+
+/// What the driver's own types are called, for those who must speak to it directly.
+#[cfg(feature = "cuda")]
+pub use cudarc::driver::sys;

@@ -1,0 +1,327 @@
+//! Streams, events and loaded kernels. Each holds its GPU; none of them is freed while the driver may use it.
+#![allow(unsafe_code)]
+
+use super::Gpu;
+use super::driver::{Fault, check};
+use cudarc::driver::sys::{self, CUresult};
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+
+/// An order of work on the GPU: one thing after the other, beside other streams.
+#[derive(Debug)]
+pub struct Stream {
+    gpu: Arc<Gpu>,
+    raw: sys::CUstream,
+}
+
+// SAFETY: a stream belongs to its context, not to a thread.
+unsafe impl Send for Stream {}
+// SAFETY: the driver orders calls that come from several threads.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// `urgent`: its work goes before that of others where both wait.
+    ///
+    /// # Errors
+    /// The driver has no more, or the GPU is lost.
+    pub fn new(gpu: &Arc<Gpu>, urgent: bool) -> Result<Self, Fault> {
+        gpu.bind()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: writes two numbers; the context is bound.
+        check("cuCtxGetStreamPriorityRange", unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) })?;
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        let priority = if urgent { greatest } else { least };
+        // SAFETY: the context is bound; destroyed by `drop`.
+        check("cuStreamCreateWithPriority", unsafe { sys::cuStreamCreateWithPriority(&mut raw, flags, priority) })?;
+        Ok(Stream { gpu: gpu.clone(), raw })
+    }
+    /// Its GPU.
+    pub const fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+    /// The driver's handle.
+    pub const fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    /// Copies octets between any two addresses that the GPU knows (device, pinned).
+    ///
+    /// # Errors
+    /// The GPU is lost, or an address is none of its.
+    ///
+    /// # Safety
+    /// Both ranges stay valid, and nobody writes to them, until the work is done.
+    #[inline]
+    pub unsafe fn copy(&self, to: u64, from: u64, octets: usize) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: promised by the caller.
+        self.gpu.note(check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, octets, self.raw) }))
+    }
+    /// Sets octets.
+    ///
+    /// # Errors
+    /// As for [`Stream::copy`].
+    ///
+    /// # Safety
+    /// The range stays valid, and nobody else touches it, until the work is done.
+    pub unsafe fn fill(&self, at: u64, octet: u8, octets: usize) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: promised by the caller.
+        self.gpu.note(check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(at, octet, octets, self.raw) }))
+    }
+    /// Starts a kernel.
+    ///
+    /// # Errors
+    /// The GPU is lost, or the kernel cannot be started so.
+    ///
+    /// # Safety
+    /// `parameters` point to values of the types that the kernel takes, and all memory that these name stays valid, and
+    /// is touched by nobody else in a way that the kernel does not expect, until the work is done.
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        function: &Function,
+        blocks: [u32; 3],
+        threads: u32,
+        parameters: &mut [*mut c_void],
+    ) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        let [x, y, z] = blocks;
+        // SAFETY: promised by the caller; the module is kept by `function`.
+        let code = unsafe {
+            let none = std::ptr::null_mut();
+            sys::cuLaunchKernel(function.raw, x, y, z, threads, 1, 1, 0, self.raw, parameters.as_mut_ptr(), none)
+        };
+        self.gpu.note(check("cuLaunchKernel", code))
+    }
+    /// The event happens when all work so far is done.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    #[inline]
+    pub fn record(&self, event: &Event) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: both exist, in the same context.
+        self.gpu.note(check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, self.raw) }))
+    }
+    /// Work from now on waits for the event.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    #[inline]
+    pub fn wait(&self, event: &Event) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: both exist; events may be of another context.
+        self.gpu.note(check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) }))
+    }
+    /// Waits on the CPU until all work is done.
+    ///
+    /// # Errors
+    /// The GPU is lost, or some work failed.
+    pub fn synchronize(&self) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: the stream exists.
+        self.gpu.note(check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) }))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Work in flight names memory whose owner may go next.
+        let _ = self.synchronize();
+        // SAFETY: made in `new`, and nothing uses it any more.
+        let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };
+    }
+}
+
+/// What an event is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Asked for, and waited for by spinning.
+    Order,
+    /// Waited for asleep: the CPU is free meanwhile.
+    Sleep,
+    /// Its time can be compared with another's.
+    Time,
+    /// Other processes can wait for it.
+    Shared,
+}
+
+/// A point in a stream.
+#[derive(Debug)]
+pub struct Event {
+    gpu: Arc<Gpu>,
+    raw: sys::CUevent,
+}
+
+// SAFETY: an event belongs to its context, not to a thread.
+unsafe impl Send for Event {}
+// SAFETY: the driver orders calls that come from several threads.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event that has happened.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    pub fn new(gpu: &Arc<Gpu>, kind: EventKind) -> Result<Self, Fault> {
+        use sys::CUevent_flags_enum::*;
+        gpu.bind()?;
+        let flags = match kind {
+            EventKind::Order => CU_EVENT_DISABLE_TIMING as u32,
+            EventKind::Sleep => CU_EVENT_DISABLE_TIMING as u32 | CU_EVENT_BLOCKING_SYNC as u32,
+            EventKind::Time => CU_EVENT_DEFAULT as u32,
+            EventKind::Shared => CU_EVENT_DISABLE_TIMING as u32 | CU_EVENT_INTERPROCESS as u32,
+        };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the context is bound; destroyed by `drop`.
+        gpu.note(check("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags) }))?;
+        Ok(Event { gpu: gpu.clone(), raw })
+    }
+    /// The driver's handle.
+    pub const fn raw(&self) -> sys::CUevent {
+        self.raw
+    }
+    /// Has it happened?
+    ///
+    /// # Errors
+    /// The work before it failed, or the GPU is lost.
+    #[inline]
+    pub fn is_done(&self) -> Result<bool, Fault> {
+        self.gpu.bind()?;
+        // SAFETY: the event exists.
+        match unsafe { sys::cuEventQuery(self.raw) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.gpu.note(check("cuEventQuery", code)).map(|()| true),
+        }
+    }
+    /// Waits on the CPU until it happens.
+    ///
+    /// # Errors
+    /// The work before it failed, or the GPU is lost.
+    pub fn wait(&self) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: the event exists.
+        self.gpu.note(check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) }))
+    }
+    /// Milliseconds since an earlier event; both of [`EventKind::Time`].
+    ///
+    /// # Errors
+    /// One of them has not happened, or has no time.
+    pub fn since(&self, earlier: &Event) -> Result<f32, Fault> {
+        self.gpu.bind()?;
+        let mut ms = 0.0;
+        // SAFETY: both exist; writes a number.
+        check("cuEventElapsedTime", unsafe { sys::cuEventElapsedTime(&mut ms, earlier.raw, self.raw) })?;
+        Ok(ms)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _ = self.gpu.bind();
+        // SAFETY: made in `new`; the driver keeps it until work that waits for it is done.
+        let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
+    }
+}
+
+/// Code on the GPU.
+#[derive(Debug)]
+pub struct Module {
+    gpu: Arc<Gpu>,
+    raw: sys::CUmodule,
+}
+
+// SAFETY: a module belongs to its context, not to a thread.
+unsafe impl Send for Module {}
+// SAFETY: it is read only.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// Loads PTX (with its closing zero), a cubin or a fat binary.
+    ///
+    /// # Errors
+    /// The driver is too old for it, or the GPU has no room.
+    ///
+    /// # Safety
+    /// `image` is a whole image that a CUDA compiler made.
+    pub unsafe fn load(gpu: &Arc<Gpu>, image: &[u8]) -> Result<Arc<Self>, Fault> {
+        gpu.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: promised by the caller; the driver copies it.
+        gpu.note(check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) }))?;
+        Ok(Arc::new(Module { gpu: gpu.clone(), raw }))
+    }
+    /// A kernel by its name.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn function(self: &Arc<Self>, name: &CStr) -> Result<Function, Fault> {
+        self.gpu.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the module exists; the name ends with a zero.
+        check("cuModuleGetFunction", unsafe { sys::cuModuleGetFunction(&mut raw, self.raw, name.as_ptr()) })?;
+        Ok(Function { raw, _module: self.clone() })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _ = self.gpu.bind();
+        // SAFETY: made in `load`; functions of it hold it.
+        let _ = unsafe { sys::cuModuleUnload(self.raw) };
+    }
+}
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub struct Function {
+    raw: sys::CUfunction,
+    _module: Arc<Module>,
+}
+
+// SAFETY: a function belongs to its module, which it holds.
+unsafe impl Send for Function {}
+// SAFETY: it is read only.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// The driver's handle.
+    pub const fn raw(&self) -> sys::CUfunction {
+        self.raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_wait_for_events_of_others() {
+        let gpu = match Gpu::open(0) {
+            Ok(gpu) => gpu,
+            Err(error) => return println!("skipped: no CUDA device: {error}"),
+        };
+        let (a, b) = (Stream::new(&gpu, false).unwrap(), Stream::new(&gpu, true).unwrap());
+        let [start, end] = [0, 1].map(|_| Event::new(&gpu, EventKind::Time).unwrap());
+        a.record(&start).unwrap();
+        b.wait(&start).unwrap();
+        b.record(&end).unwrap();
+        end.wait().unwrap();
+        assert!(end.is_done().unwrap() && start.is_done().unwrap());
+        assert!(end.since(&start).unwrap() >= 0.0);
+        let order = Event::new(&gpu, EventKind::Order).unwrap();
+        assert!(order.is_done().unwrap(), "an event that nobody recorded has happened");
+    }
+
+    #[test]
+    fn code_that_is_none_is_refused() {
+        let gpu = match Gpu::open(0) {
+            Ok(gpu) => gpu,
+            Err(error) => return println!("skipped: no CUDA device: {error}"),
+        };
+        // SAFETY: PTX as text, with its closing zero.
+        assert!(unsafe { Module::load(&gpu, b"no code\0") }.is_err());
+    }
+}
