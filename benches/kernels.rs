@@ -145,7 +145,7 @@ fn table(filter: &str) {
     }
     println!();
     println!("CpuKernel::apply, ns for a packet of {PACKET} octets of 4:2:2 10 bit, batches of 64");
-    for output in [Output::Wire, Output::Planar, Output::V210, Output::P010] {
+    for output in [Output::Wire, Output::Planar, Output::V210, Output::P010, Output::P210] {
         for level in Level::ALL {
             let pair = Pair { output, ..pair };
             if function(pair, level).is_none() {

@@ -52,7 +52,7 @@ impl Mask {
         let (width, rows) = (wire.width as usize, wire.pgroup.rows as usize);
         let size = match layout.output {
             Output::Planar if wire.depth != Depth::D8 => 2,
-            Output::P010 => 2,
+            Output::P010 | Output::P210 | Output::Rgb16f => 2,
             _ => 1,
         };
         for row in wire_row * rows..(wire_row * rows + rows).min(wire.height as usize) {
@@ -76,6 +76,13 @@ impl Mask {
                         if let Some((x, row)) = colour {
                             self.octets(layout, 1, row, x * size, size);
                             self.octets(layout, 2, row, x * size, size);
+                        }
+                    }
+                    Output::Rgb16f => (0..3).for_each(|plane| self.octets(layout, plane, row, x * size, size)),
+                    Output::P210 => {
+                        self.octets(layout, 0, row, x * size, size);
+                        if even {
+                            self.octets(layout, 1, row, x * size, 2 * size);
                         }
                     }
                     Output::P010 | Output::Nv12 => {
@@ -520,6 +527,9 @@ fn ffmpeg_agrees() {
         return;
     };
     assert!(theirs == v210, "v210 from planar");
+    let (_, p210) = wide(pair(Sampling::YCbCr422, Depth::D10, Output::P210));
+    let theirs = ffmpeg(&raw("yuv422p10le"), &planar, &["-pix_fmt", "p210le"]);
+    assert!(theirs.unwrap() == p210, "p210 from planar");
     let theirs = ffmpeg(&["-f", "v210", "-video_size", "50x6"], &v210, &["-pix_fmt", "yuv422p10le"]);
     assert!(theirs.unwrap() == planar, "planar from v210");
 

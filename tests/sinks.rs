@@ -371,9 +371,11 @@ fn an_end_is_seen_at_once_and_told_apart() {
 /// `codes` of 12 bits, in what the layout holds.
 fn at_depth(layout: &Layout, codes: [u16; 3]) -> [u16; 3] {
     let bits = match layout.output {
-        Output::P010 | Output::V210 => 10,
+        Output::P010 | Output::P210 | Output::V210 => 10,
         Output::Nv12 | Output::Uyvy | Output::Rgba => 8,
         Output::Wire | Output::Planar => layout.wire.depth.bits(),
+        // Half floats are bits, not codes.
+        Output::Rgb16f => return codes,
     };
     codes.map(|c| if bits <= 12 { (c + (1 << 12 >> bits >> 1)) >> (12 - bits) } else { c << (bits - 12) })
 }
@@ -383,12 +385,14 @@ fn every_layout_becomes_rgb() {
     let mut seen = 0;
     for (mut video, layout) in layouts(13, 6) {
         use Sampling::*;
-        if video.depth == Depth::F16 && layout.output != Output::Rgba {
+        if video.depth == Depth::F16 && !matches!(layout.output, Output::Rgba | Output::Rgb16f) {
             continue;
         }
         // By hand: (0.6, 0.3, 0.45) by BT.709, by BT.2020 constant luminance, by ICtCp PQ; white of ST 428-1.
         let (codes, expected) = match video.sampling {
             _ if layout.output == Output::Rgba => ([153 << 4, 77 << 4, 115 << 4], [153, 77, 115]),
+            // 0.6, 0.302 and 0.451.
+            _ if layout.output == Output::Rgb16f => ([0x38cd, 0x34d5, 0x3737], [153, 77, 115]),
             YCbCr444 | YCbCr422 | YCbCr420 => ([1569, 2194, 2561], [153, 77, 115]),
             ClYCbCr444 | ClYCbCr422 | ClYCbCr420 => {
                 video.colorimetry = Colorimetry::Bt2020;
@@ -409,7 +413,7 @@ fn every_layout_becomes_rgb() {
         let rgb = to_rgb(&picture, &colour(&video));
         assert_eq!(rgb.len(), 13 * 6 * 3);
         let coarse = match (layout.output, layout.wire.depth) {
-            (Output::Rgba, _) => 0,
+            (Output::Rgba | Output::Rgb16f, _) => 0,
             (Output::Nv12 | Output::Uyvy, _) | (Output::Wire | Output::Planar, Depth::D8) => 3,
             _ => 1,
         };

@@ -73,6 +73,8 @@ pub enum Output {
     Planar,
     /// Y plane and interleaved CbCr plane, 4:2:0, 10 bits at the top of 16.
     P010,
+    /// Y plane and interleaved CbCr plane, 4:2:2, 10 bits at the top of 16.
+    P210,
     /// Y plane and interleaved CbCr plane, 4:2:0, 8 bits.
     Nv12,
     /// Packed 4:2:2, 8 bits: Cb Y Cr Y.
@@ -81,22 +83,35 @@ pub enum Output {
     V210,
     /// R G B A, 8 bits, full range.
     Rgba,
+    /// R, G and B planes of half floats (IEEE 754 binary16), 0 to 1, as inference takes them (NCHW).
+    Rgb16f,
 }
 
 impl Output {
     /// Every output.
-    pub const ALL: [Output; 7] =
-        [Output::Wire, Output::Planar, Output::P010, Output::Nv12, Output::Uyvy, Output::V210, Output::Rgba];
+    pub const ALL: [Output; 9] = [
+        Output::Wire,
+        Output::Planar,
+        Output::P010,
+        Output::P210,
+        Output::Nv12,
+        Output::Uyvy,
+        Output::V210,
+        Output::Rgba,
+        Output::Rgb16f,
+    ];
     /// Its word on the command line and in tables.
     pub const fn word(self) -> &'static str {
         match self {
             Output::Wire => "wire",
             Output::Planar => "planar",
             Output::P010 => "p010",
+            Output::P210 => "p210",
             Output::Nv12 => "nv12",
             Output::Uyvy => "uyvy",
             Output::V210 => "v210",
             Output::Rgba => "rgba",
+            Output::Rgb16f => "rgb16f",
         }
     }
 }
@@ -121,7 +136,9 @@ pub struct Plane {
 /// | wire | one, as [`WireFormat`] describes it, rows without gaps |
 /// | planar | Y, Cb, Cr (ICtCp: I, Ct, Cp); G, B, R; X, Y, Z; or K. 8 bits: an octet a sample; else 16 bits, little-endian, value in the low bits; 16f: the half float's bits |
 /// | P010, NV12 | Y; CbCr interleaved, half the width, half the rows |
+/// | P210 | Y; CbCr interleaved, half the width, all rows |
 /// | UYVY, v210, RGBA | one |
+/// | rgb16f | R; G; B: half floats, little-endian |
 ///
 /// Every plane begins at a multiple of 64 octets. A stride has room for what a wire row carries beyond the width
 /// (the rest of its last pgroup) and for whole blocks of the output; these pixels are padding and mean nothing.

@@ -145,10 +145,13 @@ enum Pixels {
     /// One plane a component
     Planar,
     P010,
+    P210,
     Nv12,
     Uyvy,
     V210,
     Rgba,
+    /// Planes of R, G and B, half floats from 0 to 1
+    Rgb16f,
 }
 
 impl From<Pixels> for Output {
@@ -157,10 +160,12 @@ impl From<Pixels> for Output {
             Pixels::Wire => Output::Wire,
             Pixels::Planar => Output::Planar,
             Pixels::P010 => Output::P010,
+            Pixels::P210 => Output::P210,
             Pixels::Nv12 => Output::Nv12,
             Pixels::Uyvy => Output::Uyvy,
             Pixels::V210 => Output::V210,
             Pixels::Rgba => Output::Rgba,
+            Pixels::Rgb16f => Output::Rgb16f,
         }
     }
 }

@@ -85,6 +85,11 @@ fn spans(layout: &Layout, missing: &Missing, mut span: impl FnMut(usize, usize, 
                 span(1, row, pairs[0] * 2 * size, pairs[1] * 2 * size);
             }
         }
+        Output::P210 => {
+            luma(0, columns.map(|x| x * 2));
+            luma(1, pairs.map(|x| x * 4));
+        }
+        Output::Rgb16f => (0..3).for_each(|plane| luma(plane, columns.map(|x| x * 2))),
         Output::Wire => {}
     }
 }

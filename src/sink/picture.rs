@@ -18,14 +18,26 @@ pub fn to_rgb(frame: &Frame, colour: &Colour) -> Vec<u8> {
         }
         return rgb;
     }
+    if frame.layout().output == Output::Rgb16f {
+        for y in 0..wire.height as usize {
+            for x in 0..wire.width as usize {
+                rgb.extend(codes(frame, x, y).map(|code| level8(half(code))));
+            }
+        }
+        return rgb;
+    }
     let decode = Decode::new(frame, colour);
     for y in 0..wire.height as usize {
         for x in 0..wire.width as usize {
-            let levels = decode.rgb(codes(frame, x, y));
-            rgb.extend(levels.map(|level| (level.clamp(0.0, 1.0) * 255.0 + 0.5) as u8));
+            rgb.extend(decode.rgb(codes(frame, x, y)).map(level8));
         }
     }
     rgb
+}
+
+/// From 0..1 to 8 bits.
+fn level8(level: f32) -> u8 {
+    (level.clamp(0.0, 1.0) * 255.0 + 0.5) as u8
 }
 
 /// The three codes of a pixel: Y Cb Cr, R G B, X Y Z; a key three times.
@@ -53,6 +65,8 @@ fn codes(frame: &Frame, x: usize, y: usize) -> [u16; 3] {
             let row = colour_row(wire.scan, y);
             [word(0, y, x), word(1, row, pair), word(1, row, pair + 1)].map(|w| w >> 6)
         }
+        Output::P210 => [word(0, y, x), word(1, y, pair), word(1, y, pair + 1)].map(|w| w >> 6),
+        Output::Rgb16f => [0, 1, 2].map(|plane| word(plane, y, x)),
         Output::Nv12 => {
             let row = colour_row(wire.scan, y);
             [octet(0, y, x), octet(1, row, pair), octet(1, row, pair + 1)].map(u16::from)
@@ -129,8 +143,10 @@ impl Decode {
         };
         let bits = match layout.output {
             Output::Wire | Output::Planar => layout.wire.depth.bits(),
-            Output::P010 | Output::V210 => 10,
-            Output::Nv12 | Output::Uyvy | Output::Rgba => 8,
+            Output::P010 | Output::P210 | Output::V210 => 10,
+            Output::Nv12 | Output::Uyvy => 8,
+            // Are R G B already.
+            Output::Rgba | Output::Rgb16f => 8,
         };
         let float = layout.wire.depth == Depth::F16 && matches!(layout.output, Output::Wire | Output::Planar);
         let (top, step) = (((1u32 << bits) - 1) as f32, (1u32 << (bits - 8)) as f32);

@@ -109,7 +109,7 @@ pub fn flat(layout: &Layout, codes: [u16; 3]) -> Frame {
             let code = if wire.sampling == Sampling::Rgb { [b, c, a][plane] } else { codes[plane] };
             if bits == 8 { code as u8 } else { code.to_le_bytes()[at % 2] }
         }
-        Output::P010 => {
+        Output::P010 | Output::P210 => {
             let code = if plane == 0 { a } else { [b, c][at / 2 % 2] };
             (code << 6).to_le_bytes()[at % 2]
         }
@@ -122,5 +122,6 @@ pub fn flat(layout: &Layout, codes: [u16; 3]) -> Frame {
             packed.to_le_bytes()[at % 4]
         }
         Output::Rgba => [a as u8, b as u8, c as u8, 255][at % 4],
+        Output::Rgb16f => codes[plane].to_le_bytes()[at % 2],
     })
 }

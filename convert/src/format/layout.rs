@@ -67,10 +67,15 @@ impl Layout {
                 planes.padded(width * size, held * size, height);
                 planes.padded(half(width) * 2 * size, half(held) * 2 * size, colour_rows);
             }
+            Output::P210 => {
+                planes.padded(width * 2, held * 2, height);
+                planes.padded(half(width) * 4, half(held) * 4, height);
+            }
             Output::Uyvy => planes.padded(half(width) * 4, half(held) * 4, height),
             // Rows of whole 128-octet blocks, as everybody stores v210.
             Output::V210 => planes.push(width.div_ceil(6) * 16, width.div_ceil(48) * 128, height),
             Output::Rgba => planes.padded(width * 4, held * 4, height),
+            Output::Rgb16f => (0..3).for_each(|_| planes.padded(width * 2, held * 2, height)),
         }
         Ok(Layout { wire, output, planes: planes.planes, size: planes.end + SLACK })
     }
@@ -79,7 +84,7 @@ impl Layout {
 fn check(wire: &WireFormat, output: Output) -> Result<(), Unsupported> {
     let no = |reason, cure| Err(Unsupported { sampling: wire.sampling, depth: wire.depth, output, reason, cure });
     match (output, wire.sampling) {
-        (Output::Wire | Output::Planar | Output::Rgba, _) => Ok(()),
+        (Output::Wire | Output::Planar | Output::Rgba | Output::Rgb16f, _) => Ok(()),
         (_, Sampling::Rgb) => {
             no("it would need a matrix to Y'CbCr, which no conversion here has", "choose rgba or planar")
         }
@@ -89,7 +94,7 @@ fn check(wire: &WireFormat, output: Output) -> Result<(), Unsupported> {
             no("half floats have no integer code range", "choose planar, or rgba for a preview")
         }
         (Output::P010 | Output::Nv12, _) if wire.scan == Scan::Interlaced && wire.height % 4 == 1 => {
-            no("fields of this height do not share colour rows evenly", "choose planar, uyvy or v210")
+            no("fields of this height do not share colour rows evenly", "choose planar, p210, uyvy or v210")
         }
         _ => Ok(()),
     }
@@ -140,6 +145,15 @@ mod tests {
         let l = layout(Sampling::YCbCr422, Depth::D10, 1920, 1082, Scan::Interlaced, Output::Nv12);
         assert_eq!(l.planes[1], Plane { offset: 1920 * 1082, stride: 1920, row_octets: 1920, rows: 542 });
 
+        // All rows of colour, at any height of an interlaced picture; nine columns share five samples.
+        let l = layout(Sampling::YCbCr422, Depth::D10, 9, 5, Scan::Interlaced, Output::P210);
+        let y = Plane { offset: 0, stride: 64, row_octets: 18, rows: 5 };
+        assert_eq!(l.planes, [y, Plane { offset: 320, stride: 64, row_octets: 20, rows: 5 }]);
+
+        let l = layout(Sampling::YCbCr420, Depth::D8, 1920, 1080, Scan::Progressive, Output::Rgb16f);
+        let r = Plane { offset: 0, stride: 3840, row_octets: 3840, rows: 1080 };
+        assert_eq!(l.planes, [r, Plane { offset: 4_147_200, ..r }, Plane { offset: 8_294_400, ..r }]);
+
         let l = layout(Sampling::YCbCr422, Depth::D10, 1920, 1080, Scan::Interlaced, Output::Wire);
         assert_eq!(l.planes, [Plane { offset: 0, stride: 4800, row_octets: 4800, rows: 1080 }]);
     }
@@ -166,11 +180,12 @@ mod tests {
                                     let full = i == 0 || sampling.subsampling() == Subsampling::Full444;
                                     if full { held * size } else { held / 2 * size }
                                 }
-                                Output::P010 => held.next_multiple_of(2) * 2,
+                                Output::P010 | Output::P210 => held.next_multiple_of(2) * 2,
                                 Output::Nv12 => held.next_multiple_of(2),
                                 Output::Uyvy => held.next_multiple_of(2) * 2,
                                 Output::V210 => held.div_ceil(6) * 16,
                                 Output::Rgba => held * 4,
+                                Output::Rgb16f => held * 2,
                             };
                             assert!(p.stride >= needed, "{wire:?} {output:?}");
                             assert!(p.row_octets <= p.stride);
@@ -190,7 +205,9 @@ mod tests {
         assert_eq!(error.cure(), "choose rgba or planar");
         let wire = WireFormat::new(Sampling::YCbCr444, Depth::F16, 16, 16, Scan::Progressive).unwrap();
         assert!(Layout::new(wire, Output::Uyvy).is_err());
+        assert!(Layout::new(wire, Output::P210).is_err());
         assert!(Layout::new(wire, Output::Rgba).is_ok());
+        assert!(Layout::new(wire, Output::Rgb16f).is_ok());
         let wire = WireFormat::new(Sampling::YCbCr422, Depth::D8, 16, 5, Scan::Interlaced).unwrap();
         assert!(Layout::new(wire, Output::Nv12).is_err());
     }

@@ -4,14 +4,15 @@ use super::{Layout, Output};
 use gdmedia_sdp::{Depth, Sampling, Subsampling};
 
 impl Layout {
-    /// GStreamer's name of the video format (1.22); `None` where it has none: half floats, XYZ, 4:2:2 and RGB planar
-    /// of 16 bits, planar keys of 10 and 12 bits, and most wire formats.
+    /// GStreamer's name of the video format (1.22); `None` where it has none: half floats, XYZ, P210, 4:2:2 and RGB
+    /// planar of 16 bits, planar keys of 10 and 12 bits, and most wire formats.
     pub fn name(&self) -> Option<&'static str> {
         use Depth::*;
         use Subsampling::*;
         let (sampling, depth) = (self.wire.sampling, self.wire.depth);
         Some(match self.output {
             Output::P010 => "P010_10LE",
+            Output::P210 | Output::Rgb16f => return None,
             Output::Nv12 => "NV12",
             Output::Uyvy => "UYVY",
             Output::V210 => "v210",
@@ -52,16 +53,18 @@ impl Layout {
         })
     }
 
-    /// FFmpeg's name of the pixel format; `None` where it has none. v210 is a codec there, not a pixel format.
+    /// FFmpeg's name of the pixel format; `None` where it has none. v210 is a codec there, not a pixel
+    /// format, and gbrpf16 has the planes in another order than rgb16f.
     pub fn pix_fmt(&self) -> Option<&'static str> {
         use Depth::*;
         use Subsampling::*;
         let (sampling, depth) = (self.wire.sampling, self.wire.depth);
         Some(match self.output {
             Output::P010 => "p010le",
+            Output::P210 => "p210le",
             Output::Nv12 => "nv12",
             Output::Uyvy => "uyvy422",
-            Output::V210 => return None,
+            Output::V210 | Output::Rgb16f => return None,
             Output::Rgba => "rgba",
             Output::Planar => match (sampling.subsampling(), depth) {
                 (_, F16) => return None,
@@ -154,5 +157,7 @@ mod tests {
         assert_eq!(names(YCbCr422, Depth::F16, Output::Planar), (None, None, None));
         assert_eq!(names(YCbCr422, Depth::D10, Output::Wire), (Some("UYVP"), None, None));
         assert_eq!(names(YCbCr422, Depth::D12, Output::V210), (Some("v210"), None, None));
+        assert_eq!(names(YCbCr422, Depth::D10, Output::P210), (None, Some("p210le"), None));
+        assert_eq!(names(YCbCr422, Depth::D10, Output::Rgb16f), (None, None, None));
     }
 }

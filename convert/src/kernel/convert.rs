@@ -8,7 +8,7 @@ use gdmedia_sdp::{Colorimetry, Range, Tcs};
 pub struct Conversion {
     /// Where the output lies; holds the wire format and the output format.
     pub layout: Layout,
-    /// Which colours the codes mean; matters to [`Output::Rgba`] alone.
+    /// Which colours the codes mean; matters to [`Output::Rgba`] and [`Output::Rgb16f`] alone.
     pub colour: Colour,
 }
 
@@ -32,9 +32,10 @@ impl Conversion {
     pub const fn output(&self) -> Output {
         self.layout.output
     }
-    /// In which way the picture will not look right, for the start block; only [`Output::Rgba`] interprets colours.
+    /// In which way the picture will not look right, for the start block; only [`Output::Rgba`] and
+    /// [`Output::Rgb16f`] interpret colours.
     pub fn remark(&self) -> Option<&'static str> {
-        if self.output() == Output::Rgba { super::scalar::rgba::remark(self) } else { None }
+        matches!(self.output(), Output::Rgba | Output::Rgb16f).then(|| super::scalar::rgba::remark(self)).flatten()
     }
 }
 

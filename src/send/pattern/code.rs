@@ -145,7 +145,8 @@ pub fn read_number(layout: &Layout, octets: &[u8]) -> Option<u64> {
 /// The sample at a pixel that carries the luminance; some monotonous measure of it.
 fn luma(layout: &Layout, octets: &[u8], x: u32, y: u32) -> Option<u32> {
     let wire = &layout.wire;
-    let plane = layout.planes.first()?;
+    // Green is the middle one of R, G and B.
+    let plane = layout.planes.get(usize::from(layout.output == Output::Rgb16f))?;
     let row = |y: u32| octets.get(plane.offset + y as usize * plane.stride..);
     let octet = |at: usize| row(y)?.get(at).copied().map(u32::from);
     let word = |at: usize| Some(octet(at)? | octet(at + 1)? << 8);
@@ -166,7 +167,8 @@ fn luma(layout: &Layout, octets: &[u8], x: u32, y: u32) -> Option<u32> {
             Some(three << (8 + bit % 8) >> (32 - wire.depth.bits()))
         }
         Output::Planar if wire.depth == Depth::D8 => octet(x_),
-        Output::Planar | Output::P010 => word(2 * x_),
+        // The bits of half floats that are not negative rise with their values.
+        Output::Planar | Output::P010 | Output::P210 | Output::Rgb16f => word(2 * x_),
         Output::Nv12 => octet(x_),
         Output::Uyvy => octet(2 * x_ + 1),
         Output::V210 => {

@@ -7,6 +7,7 @@ use gstreamer as gst;
 use gstreamer_video as gst_video;
 
 /// Outputs in the order in which a fragment is asked whether it takes them: those that lose nothing come first.
+/// P210 and rgb16f have no name there.
 const ORDER: [Output; 7] =
     [Output::Planar, Output::Wire, Output::V210, Output::P010, Output::Uyvy, Output::Nv12, Output::Rgba];
 
@@ -68,7 +69,7 @@ fn chroma_site(layout: &Layout) -> Option<gst_video::VideoChromaSite> {
     let quarter = matches!(layout.output, Output::P010 | Output::Nv12)
         || layout.wire.sampling.subsampling() == Subsampling::Quarter420
             && matches!(layout.output, Output::Wire | Output::Planar);
-    let half = matches!(layout.output, Output::Uyvy | Output::V210)
+    let half = matches!(layout.output, Output::Uyvy | Output::V210 | Output::P210)
         || layout.wire.sampling.subsampling() == Subsampling::Half422
             && matches!(layout.output, Output::Wire | Output::Planar);
     if quarter && layout.wire.sampling.subsampling() != Subsampling::Quarter420 {
@@ -83,9 +84,10 @@ fn colorimetry(video: &Video, layout: &Layout) -> gst_video::VideoColorimetry {
     use gst_video::{
         VideoColorMatrix as M, VideoColorPrimaries as P, VideoColorRange as R, VideoTransferFunction as T,
     };
-    let rgb = layout.output == Output::Rgba || matches!(video.sampling, Sampling::Rgb);
+    let full_rgb = matches!(layout.output, Output::Rgba | Output::Rgb16f);
+    let rgb = full_rgb || video.sampling == Sampling::Rgb;
     let range = match video.range {
-        _ if layout.output == Output::Rgba => R::Range0_255,
+        _ if full_rgb => R::Range0_255,
         Range::Narrow => R::Range16_235,
         Range::Full | Range::FullProtect => R::Range0_255,
     };

@@ -1,11 +1,12 @@
 //! The law: what every conversion gives, in plain safe Rust. SIMD and GPU kernels are checked against it.
 //!
 //! A run is taken in pieces of at most [`WIDE`] pixels. A reader ([`read`]) brings the samples of a piece from their
-//! wire order into one array a component; a writer ([`mod@write`], [`rgba`]) brings these into the frame. So every wire
+//! wire order into one array a component; a writer ([`mod@write`], [`rgba`], [`rgb16f`]) brings these into the frame. So every wire
 //! format meets every output. Formats that matter most have a shorter way ([`direct`]), with the same result.
 
 pub mod direct;
 pub mod read;
+pub mod rgb16f;
 pub mod rgba;
 pub mod write;
 
@@ -25,7 +26,7 @@ pub fn select(conversion: &Conversion) -> RunFn {
         Output::Planar if ten_bit_422 => direct::planar_422_10,
         Output::Uyvy if ten_bit_422 => direct::uyvy_422_10,
         Output::V210 if ten_bit_422 => direct::v210_422_10,
-        Output::Rgba => {
+        Output::Rgba | Output::Rgb16f => {
             // The tables of half floats are made now, not with the first packet.
             let _ = rgba::tables(conversion);
             piecewise

@@ -1,5 +1,6 @@
-//! RGBA of 8 bits, full range: the one output that interprets colours. A preview, not a colour conversion of record:
-//! it has the right matrix and range, but maps neither gamuts nor high dynamic range.
+//! RGBA of 8 bits, full range, and what [`super::rgb16f`] has in common with it: the outputs that interpret colours.
+//! Previews, not colour conversions of record: they have the right matrix and range, but map neither gamuts nor high
+//! dynamic range.
 //!
 //! # The law, exact
 //!
@@ -31,7 +32,7 @@ use crate::kernel::Conversion;
 use gdmedia_sdp::{Colorimetry, Depth, Range, Sampling, Subsampling, Tcs};
 use std::sync::LazyLock;
 
-/// Offsets and matrix of a conversion to RGBA.
+/// Offsets and matrix of a conversion to RGBA or [`super::rgb16f`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Law {
     /// Taken from each component, in the order of the planes.
@@ -166,41 +167,50 @@ const fn grey(mut m: [[f64; 3]; 3], n: usize) -> [[f64; 3]; 3] {
 }
 
 pub(super) fn write(conversion: &Conversion, samples: &Samples, at: At, frame: &mut [u8]) {
-    let wire = conversion.wire();
-    let Law { offset, matrix } = law(conversion);
+    let matrix = law(conversion).matrix;
     let plane = &conversion.layout.planes[0];
-    let subsampled = matches!(wire.sampling.subsampling(), Subsampling::Half422 | Subsampling::Quarter420);
-    let [of_first, of_others] = tables(conversion);
-    let top = 16 - wire.depth.bits();
-    // Step 1 and what step 3 calls d.
-    let centre = |samples: &[u16; WIDE], table: Option<&Table>, offset: i16| match table {
-        None => samples.map(|s| ((s << top >> 6) as i16) - offset),
-        Some(table) => samples.map(|s| table[usize::from(s)] as i16 - offset),
-    };
-    // Step 2.
-    let repeat = |d: [i16; WIDE]| if subsampled { std::array::from_fn(|x| d[x / 2]) } else { d };
-    let d1 = repeat(centre(&samples.second, of_others, offset[1]));
-    let d2 = repeat(centre(&samples.third, of_others, offset[2]));
-    for (row, first) in picture_rows(wire, at.wire_row).zip(&samples.first) {
-        let d0 = centre(first, of_first, offset[0]);
-        let [r, g, b] = matrix.map(|m| channel(m, &d0, &d1, &d2));
+    rows(conversion, samples, at, |row, d| {
+        let [r, g, b] = matrix.map(|m| sums(m, d).map(level));
         let start = plane.offset + row * plane.stride + at.x * 4;
         let out = frame[start..start + at.pixels * 4].as_chunks_mut::<4>().0;
         for (((out, r), g), b) in out.iter_mut().zip(r).zip(g).zip(b) {
             *out = [r, g, b, 255];
         }
+    });
+}
+
+/// Steps 1 and 2: every picture row of a piece, with what step 3 calls `d`.
+pub(super) fn rows(conversion: &Conversion, samples: &Samples, at: At, mut each: impl FnMut(usize, [&[i16; WIDE]; 3])) {
+    let wire = conversion.wire();
+    let offset = law(conversion).offset;
+    let subsampled = matches!(wire.sampling.subsampling(), Subsampling::Half422 | Subsampling::Quarter420);
+    let [of_first, of_others] = tables(conversion);
+    let top = 16 - wire.depth.bits();
+    let centre = |samples: &[u16; WIDE], table: Option<&Table>, offset: i16| match table {
+        None => samples.map(|s| ((s << top >> 6) as i16) - offset),
+        Some(table) => samples.map(|s| table[usize::from(s)] as i16 - offset),
+    };
+    let repeat = |d: [i16; WIDE]| if subsampled { std::array::from_fn(|x| d[x / 2]) } else { d };
+    let d1 = repeat(centre(&samples.second, of_others, offset[1]));
+    let d2 = repeat(centre(&samples.third, of_others, offset[2]));
+    for (row, first) in picture_rows(wire, at.wire_row).zip(&samples.first) {
+        each(row, [&centre(first, of_first, offset[0]), &d1, &d2]);
     }
 }
 
-/// Step 3 for one of R, G and B.
-fn channel([m0, m1, m2]: [i16; 3], d0: &[i16; WIDE], d1: &[i16; WIDE], d2: &[i16; WIDE]) -> [u8; WIDE] {
+/// The sums of step 3 for one of R, G and B, without the rounding term.
+pub(super) fn sums([m0, m1, m2]: [i16; 3], [d0, d1, d2]: [&[i16; WIDE]; 3]) -> [i32; WIDE] {
     let product = |a: i16, b: i16| i32::from(a) * i32::from(b);
     let mut out = [0; WIDE];
     for (((out, &d0), &d1), &d2) in out.iter_mut().zip(d0).zip(d1).zip(d2) {
-        let sum = product(m0, d0) + product(m1, d1) + product(m2, d2) + (1 << 14);
-        *out = (sum >> 15).clamp(0, 255) as u8;
+        *out = product(m0, d0) + product(m1, d1) + product(m2, d2);
     }
     out
+}
+
+/// What step 3 makes of a sum.
+fn level(sum: i32) -> u8 {
+    ((sum + (1 << 14)) >> 15).clamp(0, 255) as u8
 }
 
 /// Ten bits for every half float.

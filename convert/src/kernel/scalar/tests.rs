@@ -177,6 +177,50 @@ fn p010_and_nv12() {
 }
 
 #[test]
+fn p210() {
+    let p = picture(Sampling::YCbCr422, Depth::D10, Output::P210, &SIX);
+    assert_eq!(p.row16(0, 0), [0x2ab << 6, 0x3ac << 6, 0, 0, 0xffc0, 0xffc0]);
+    assert_eq!(p.row16(1, 0), [0x201 << 6, 0x1fe << 6, 0xffc0, 0xffc0, 0, 0]);
+    // 12 bits lose two, 8 bits gain two.
+    let p = picture(Sampling::YCbCr422, Depth::D12, Output::P210, &[0x80, 0x1a, 0xbf, 0x7f, 0xfe, 0xb0]);
+    assert_eq!((p.row16(0, 0), p.row16(1, 0)), (vec![0xabc0, 0xeb00], vec![0x8000, 0x7fc0]));
+    // Of 4:4:4 the colour of even columns; 4:2:0 has the same colour in both rows.
+    let p = picture(Sampling::YCbCr444, Depth::D8, Output::P210, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!((p.row16(0, 0), p.row16(1, 0)), (vec![0x200, 0x500, 0x800], vec![0x100, 0x300, 0x700, 0x900]));
+    let p = picture(Sampling::YCbCr420, Depth::D8, Output::P210, &[1, 2, 3, 4, 5, 6]);
+    assert_eq!((p.row16(0, 0), p.row16(0, 1)), (vec![0x100, 0x200], vec![0x300, 0x400]));
+    assert_eq!((p.row16(1, 0), p.row16(1, 1)), (vec![0x500, 0x600], vec![0x500, 0x600]));
+    // Every row has its own colour, fields or not.
+    let octets: Vec<u8> = (1..=5).flat_map(|row| [row, 0, row, 0]).collect();
+    for scan in [Scan::Progressive, Scan::Interlaced] {
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D8, 2, 5, scan).unwrap();
+        let p = picture_of(Layout::new(wire, Output::P210).unwrap(), SDR_709, &octets);
+        assert_eq!([0, 1, 2, 3, 4].map(|row| p.row16(1, row)[0] >> 8), [1, 2, 3, 4, 5], "{scan}");
+    }
+}
+
+#[test]
+fn rgb16f_of_one_group() {
+    // Cb Y Cr Y = 240 1F6 2D0 3AC: d = (438, 64, 208) and (876, 64, 208); sums by the matrix of BT.709:
+    // R 9539 * 438 + 14686 * 208 = 7232770, 11410852; G 9539 * 438 - 1747 * 64 - 4366 * 208 = 3158146, 7336228;
+    // B 9539 * 438 + 17305 * 64 = 5285602, 9463684. Over 8355840: 0.865594, 1.37; 0.377957, 0.877976; 0.632564, 1.13.
+    let p = picture(Sampling::YCbCr422, Depth::D10, Output::Rgb16f, &[0x90, 0x1f, 0x6b, 0x43, 0xac]);
+    assert_eq!(p.row16(0, 0), [0x3aed, 0x3c00]);
+    assert_eq!(p.row16(1, 0), [0x360c, 0x3b06]);
+    assert_eq!(p.row16(2, 0), [0x390f, 0x3c00]);
+    // Planes are R, G, B whatever the wire's order; full range 255, 51, 0.
+    let wire = WireFormat::new(Sampling::Rgb, Depth::D8, 1, 1, Scan::Progressive).unwrap();
+    let full = Colour { range: Range::Full, ..SDR_709 };
+    let p = picture_of(Layout::new(wire, Output::Rgb16f).unwrap(), full, &[255, 51, 0]);
+    assert_eq!([0, 1, 2].map(|plane| p.row16(plane, 0)[0]), [0x3c00, 0x3266, 0]);
+    // Half floats by way of ten bits: 1.0, 0.5, 0.0 of BT.709's linear light, 0.5 being 722 of 1023.
+    let wire = WireFormat::new(Sampling::Rgb, Depth::F16, 1, 1, Scan::Progressive).unwrap();
+    let linear = Colour { tcs: Tcs::Linear, ..SDR_709 };
+    let p = picture_of(Layout::new(wire, Output::Rgb16f).unwrap(), linear, &[0x3c, 0, 0x38, 0, 0, 0]);
+    assert_eq!([0, 1, 2].map(|plane| p.row16(plane, 0)[0]), [0x3c00, 0x39a5, 0]);
+}
+
+#[test]
 fn colour_rows_of_fields_alternate() {
     // Eight rows, colour 1, 2 … 8; which of them are kept?
     let octets: Vec<u8> = (1..=8).flat_map(|row| [row, 0, row, 0]).collect();
@@ -295,6 +339,7 @@ fn remarks_name_what_is_not_right() {
     let pq = Colour { colorimetry: Colorimetry::Bt2100, tcs: Tcs::Pq, range: Range::Narrow };
     assert_eq!(remark(Sampling::YCbCr422, SDR_709, Output::Rgba), None);
     assert!(remark(Sampling::YCbCr422, pq, Output::Rgba).unwrap().contains("PQ"));
+    assert!(remark(Sampling::YCbCr422, pq, Output::Rgb16f).unwrap().contains("PQ"));
     assert_eq!(remark(Sampling::YCbCr422, pq, Output::Planar), None);
     assert!(remark(Sampling::Xyz, SDR_709, Output::Rgba).unwrap().contains("XYZ"));
 }

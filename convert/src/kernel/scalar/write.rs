@@ -1,6 +1,6 @@
-//! From samples to the frame: planar, P010, NV12, UYVY, v210.
+//! From samples to the frame: planar, P010, P210, NV12, UYVY, v210.
 
-use super::{At, Samples, WIDE, picture_rows, rgba};
+use super::{At, Samples, WIDE, picture_rows, rgb16f, rgba};
 use crate::format::{Output, Plane, WireFormat};
 use crate::kernel::Conversion;
 use gdmedia_sdp::{Depth, Scan, Subsampling};
@@ -12,11 +12,13 @@ pub type Writer = fn(&Conversion, &Samples, At, &mut [u8]);
 pub fn writer(output: Output) -> Writer {
     match output {
         Output::Planar => planar,
-        Output::P010 => semi_planar::<true>,
-        Output::Nv12 => semi_planar::<false>,
+        Output::P010 => semi_planar::<true, false>,
+        Output::P210 => semi_planar::<true, true>,
+        Output::Nv12 => semi_planar::<false, false>,
         Output::Uyvy => packed::<false>,
         Output::V210 => packed::<true>,
         Output::Rgba => rgba::write,
+        Output::Rgb16f => rgb16f::write,
         // Wire octets are copied, never read as samples.
         Output::Wire => |_, _, _, _| {},
     }
@@ -40,36 +42,46 @@ fn planar(conversion: &Conversion, samples: &Samples, at: At, frame: &mut [u8]) 
     }
 }
 
-/// P010 (`TEN`): ten bits at the top of sixteen; NV12: eight bits.
-fn semi_planar<const TEN: bool>(conversion: &Conversion, samples: &Samples, at: At, frame: &mut [u8]) {
+/// P010 and P210 (`TEN`): ten bits at the top of sixteen; NV12: eight bits. P210 has colour in `EVERY` row.
+fn semi_planar<const TEN: bool, const EVERY: bool>(
+    conversion: &Conversion,
+    samples: &Samples,
+    at: At,
+    frame: &mut [u8],
+) {
     let wire = conversion.wire();
     let top = 16 - wire.depth.bits();
+    let fit = |s: u16| if TEN { s << top & 0xffc0 } else { s << top >> 8 };
     let planes = &conversion.layout.planes;
-    let mut line = [0; WIDE + 2];
-    let put = |plane: &Plane, row: usize, x: usize, line: &mut [u16], frame: &mut [u8]| {
+    let put = |plane: &Plane, row: usize, x: usize, line: &[u16], frame: &mut [u8]| {
         if TEN {
-            line.iter_mut().for_each(|s| *s = *s << top & 0xffc0);
             store16(cut(frame, plane, row, x * 2), line);
         } else {
-            line.iter_mut().for_each(|s| *s = *s << top >> 8);
             store8(cut(frame, plane, row, x), line);
         }
     };
+    let mut line = [0; WIDE + 2];
     for (row, samples) in picture_rows(wire, at.wire_row).zip(&samples.first) {
         let line = &mut line[..at.pixels];
-        line.copy_from_slice(&samples[..at.pixels]);
+        line.iter_mut().zip(samples).for_each(|(out, &s)| *out = fit(s));
         put(&planes[0], row, at.x, line, frame);
     }
-    let Some(row) = colour_row(wire, at.wire_row) else { return };
+    let rows = match colour_row(wire, at.wire_row) {
+        _ if EVERY => picture_rows(wire, at.wire_row),
+        Some(row) => row..row + 1,
+        None => return,
+    };
     let full = wire.sampling.subsampling() == Subsampling::Full444;
     // The first even column, and from there every second one; subsampled formats have colour for these alone.
     let (from, step) = if full { (at.x & 1, 2) } else { (0, 1) };
     let count = (at.pixels - (at.x & 1)).div_ceil(2);
     let colour = samples.second[from..].iter().step_by(step).zip(samples.third[from..].iter().step_by(step));
     for (pair, (&b, &r)) in line.chunks_exact_mut(2).zip(colour).take(count) {
-        pair.copy_from_slice(&[b, r]);
+        pair.copy_from_slice(&[fit(b), fit(r)]);
     }
-    put(&planes[1], row, at.x.next_multiple_of(2), &mut line[..count * 2], frame);
+    for row in rows {
+        put(&planes[1], row, at.x.next_multiple_of(2), &line[..count * 2], frame);
+    }
 }
 
 /// The colour row of a 4:2:0 output that a wire row fills; see [`crate::format::Layout`].

@@ -70,7 +70,7 @@ where
     match output {
         Output::Planar => by_level::<Fused<W, pack::Planar>>(level),
         Output::Rgba => by_level::<Fused<W, rgba::Rgba>>(level),
-        // Wire octets are copied.
+        // Wire octets are copied; half floats are left to the scalar law.
         _ => None,
     }
 }
@@ -82,6 +82,7 @@ where
 {
     match output {
         Output::P010 => by_level::<Fused<W, pack::P010>>(level),
+        Output::P210 => by_level::<Fused<W, pack::P210>>(level),
         Output::Nv12 => by_level::<Fused<W, pack::Nv12>>(level),
         Output::Uyvy => by_level::<Fused<W, pack::Uyvy>>(level),
         Output::V210 => by_level::<packed::V210<W>>(level),

@@ -86,6 +86,8 @@ macro_rules! no_setup {
 pub(super) struct Planar;
 /// Y and CbCr, 4:2:0, 10 bits at the top of 16.
 pub(super) struct P010;
+/// Y and CbCr, 4:2:2, 10 bits at the top of 16.
+pub(super) struct P210;
 /// Y and CbCr, 4:2:0, 8 bits.
 pub(super) struct Nv12;
 /// Cb Y Cr Y, 8 bits.
@@ -207,6 +209,32 @@ impl<W: Halves> Pack<W> for P010 {
             if !to[2].is_null() {
                 let c = interleave(each!(2, k => each!(2, i => block.c[k][i].and(ten))));
                 V::store(c, to[2]);
+            }
+        }
+    }
+}
+
+impl<W: Halves> Pack<W> for P210 {
+    const STREAMS: &'static [Stream] = &[
+        Stream::each(0, Row::First, 2),
+        Stream::each(0, Row::Second, 2),
+        Stream::shared(1, Row::First, 4),
+        Stream::shared(1, Row::Second, 4),
+    ];
+    no_setup!();
+    #[inline(always)]
+    unsafe fn block<V: Vector>((): &(), block: W::Block<V>, to: &Places) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let block = W::halves::<V>(block);
+            let ten = V::words(0xffc0);
+            let c = interleave(each!(2, k => each!(2, i => block.c[k][i].and(ten))));
+            V::store(each!(4, i => block.y[0][i].and(ten)), to[0]);
+            V::store(c, to[2]);
+            // Both rows of the pair or neither.
+            if W::ROWS == 2 && !to[1].is_null() {
+                V::store(each!(4, i => block.y[1][i].and(ten)), to[1]);
+                V::store(c, to[3]);
             }
         }
     }
