@@ -24,7 +24,7 @@
 //!
 //! | module | knows |
 //! | --- | --- |
-//! | [`sdp`], [`format`](mod@format) | crates of their own: descriptions, pictures and their conversions |
+//! | [`sdp`], [`format`](mod@format), [`scale`](mod@scale) | crates of their own: descriptions, pictures, their conversions and previews |
 //! | [`error`], [`stats`], [`time`], [`plan`] | plain values |
 //! | [`gpu`] | the GPU that is used and why, its context, streams, events |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
@@ -65,5 +65,5 @@ pub mod wire;
 pub mod worker;
 
 pub use error::{Error, Kind};
-pub use gdmedia_convert::format;
+pub use gdmedia_convert::{format, scale};
 pub use gdmedia_sdp as sdp;

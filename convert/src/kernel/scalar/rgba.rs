@@ -41,6 +41,17 @@ pub struct Law {
     pub matrix: [[i16; 3]; 3],
 }
 
+impl Law {
+    /// Step 3: R, G and B from samples of ten bits.
+    pub fn pixel(&self, samples: [u16; 3]) -> [u8; 3] {
+        let [d0, d1, d2] = [0, 1, 2].map(|i| i32::from(samples[i]) - i32::from(self.offset[i]));
+        self.matrix.map(|m| {
+            let [m0, m1, m2] = m.map(i32::from);
+            level(m0 * d0 + m1 * d1 + m2 * d2)
+        })
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Model {
     Bt601,
@@ -76,6 +87,11 @@ static LAWS: [[Law; 3]; 7] = {
 
 /// The law of a conversion.
 pub fn law(conversion: &Conversion) -> &'static Law {
+    law_at(conversion, conversion.wire().depth)
+}
+
+/// The law for samples of another depth than the wire's, in ten bits.
+pub(crate) fn law_at(conversion: &Conversion, depth: Depth) -> &'static Law {
     let wire = conversion.wire();
     let model = match wire.sampling {
         Sampling::Rgb => Model::Rgb,
@@ -90,7 +106,7 @@ pub fn law(conversion: &Conversion) -> &'static Law {
             _ => Model::Bt709,
         },
     };
-    let scale = match (wire.depth, conversion.colour.range) {
+    let scale = match (depth, conversion.colour.range) {
         (Depth::F16, _) => Scale::Full,
         (_, Range::Narrow) if wire.sampling != Sampling::Xyz => Scale::Narrow,
         (Depth::D8, _) => Scale::Full8,
