@@ -21,6 +21,21 @@ pub fn copy(layout: &Layout, missing: &[Missing], frame: &mut [u8], previous: &[
     }
 }
 
+/// The same parts of a frame's memory as [`copy`] copies, `start .. end` each, for whoever copies elsewhere: in octets from
+/// the frame's first; of v210 in samples, three in each word.
+pub fn ranges(layout: &Layout, missing: &[Missing], mut range: impl FnMut(usize, usize)) {
+    for missing in missing {
+        spans(layout, missing, |plane, row, start, end| {
+            let plane = &layout.planes[plane];
+            let row = plane.offset + row * plane.stride;
+            let row = if layout.output == Output::V210 { row / 4 * 3 } else { row };
+            if start < end {
+                range(row + start, row + end);
+            }
+        });
+    }
+}
+
 /// Samples `start .. end` of a v210 row; the others in their words stay.
 fn copy_v210(row: &mut [u8], previous: &[u8], start: usize, end: usize) {
     for word in start / 3..end.div_ceil(3) {

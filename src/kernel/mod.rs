@@ -2,6 +2,8 @@
 
 pub mod conceal;
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 
 pub use cpu::CpuKernel;
 pub use gdmedia_convert::kernel::{Colour, Conversion, Level, Pair, Run, RunFn, at, pairs, select};

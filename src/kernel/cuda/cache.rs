@@ -1,0 +1,127 @@
+//! Compiled kernels on disk, so that only the first start waits for the compiler. A cache that cannot be used is none.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// A file begins with this, the length and the hash of what follows.
+const MAGIC: &[u8; 8] = b"gdmedia1";
+
+/// A folder of compiled kernels.
+pub struct Cache(Option<PathBuf>);
+
+impl Cache {
+    /// `$XDG_CACHE_HOME/gdmedia/kernels`, or `~/.cache/gdmedia/kernels`.
+    pub fn of_user() -> Self {
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        Cache(base.map(|base| base.join("gdmedia/kernels")))
+    }
+    /// In this folder.
+    #[cfg(test)]
+    pub fn at(folder: &std::path::Path) -> Self {
+        Cache(Some(folder.into()))
+    }
+
+    /// What was kept for `key`, if it is whole.
+    pub fn get(&self, key: u128) -> Option<Vec<u8>> {
+        let file = fs::read(self.path(key)?).ok()?;
+        let (magic, rest) = file.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (sum, image) = rest.split_first_chunk()?;
+        let whole = magic == MAGIC
+            && u64::from_le_bytes(*len) == image.len() as u64
+            && u128::from_le_bytes(*sum) == hash([image]);
+        whole.then(|| image.to_vec())
+    }
+
+    /// Keeps an image: whole or not at all. Whether it did is nobody's concern.
+    pub fn put(&self, key: u128, image: &[u8]) {
+        let Some(path) = self.path(key) else { return };
+        let Some(folder) = path.parent() else { return };
+        let part = folder.join(format!("{key:032x}.{}.part", std::process::id()));
+        let len = (image.len() as u64).to_le_bytes();
+        let octets = [&MAGIC[..], &len, &hash([image]).to_le_bytes(), image].concat();
+        let kept =
+            fs::create_dir_all(folder).and_then(|()| fs::write(&part, octets)).and_then(|()| fs::rename(&part, path));
+        if kept.is_err() {
+            let _ = fs::remove_file(part);
+        }
+    }
+
+    fn path(&self, key: u128) -> Option<PathBuf> {
+        Some(self.0.as_deref()?.join(format!("{key:032x}")))
+    }
+}
+
+/// FNV-1a of 128 bits over parts, their lengths included.
+pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u128 {
+    let add = |hash: u128, octet: &u8| (hash ^ u128::from(*octet)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+    parts.into_iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, part| {
+        let hash = part.iter().fold(hash, add);
+        (part.len() as u64).to_le_bytes().iter().fold(hash, add)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn what_is_put_is_got() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("a/b"));
+        assert_eq!(cache.get(1), None);
+        cache.put(1, b"image");
+        cache.put(2, b"");
+        assert_eq!(cache.get(1).as_deref(), Some(&b"image"[..]));
+        assert_eq!(cache.get(2).as_deref(), Some(&b""[..]));
+        assert_eq!(cache.get(3), None);
+        cache.put(1, b"another");
+        assert_eq!(cache.get(1).as_deref(), Some(&b"another"[..]));
+        assert_eq!(fs::read_dir(folder.path().join("a/b")).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[test]
+    fn any_damage_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        cache.put(7, b"an image of some length");
+        let path = cache.path(7).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(cache.get(7), None, "octet {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(cache.get(7), None, "{at} octets");
+        }
+        fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
+        assert_eq!(cache.get(7), None);
+        // A new one takes its place.
+        cache.put(7, b"new");
+        assert_eq!(cache.get(7).as_deref(), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn an_unusable_cache_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        // A file where the folder should be: not even root can make one there.
+        let file = folder.path().join("file");
+        fs::write(&file, b"").unwrap();
+        for cache in [Cache::at(&file.join("kernels")), Cache::at(Path::new("/proc/none/kernels")), Cache(None)] {
+            cache.put(1, b"image");
+            assert_eq!(cache.get(1), None);
+        }
+    }
+
+    #[test]
+    fn hashes_tell_parts_apart() {
+        // The number that FNV-1a of 128 bits begins with.
+        let empty: [&[u8]; 0] = [];
+        assert_eq!(hash(empty), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_ne!(hash([&b"ab"[..], b"c"]), hash([&b"a"[..], b"bc"]));
+        assert_ne!(hash([&b"ab"[..]]), hash([&b"ab"[..], b""]));
+    }
+}
