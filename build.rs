@@ -125,7 +125,9 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// The Rust source that embeds them; `compiled` says for which GPUs, if at all.
 fn table(compiled: Option<&[u32]>, checked: bool) -> String {
-    let mut text = format!("pub const CHECKED: bool = {checked};\n");
+    let mut text =
+        "/// Kernels check every index, and count and leave out what does not fit: so in debug builds.\n".to_owned();
+    text += &format!("pub const CHECKED: bool = {checked};\n");
     text += &format!("pub const TARGETS: &[i32] = &{:?};\n", compiled.unwrap_or_default());
     text += "pub static BUILT_IN: &[(&str, &Aligned<[u8]>)] = &[\n";
     for image in images().iter().filter(|_| compiled.is_some()) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[repr(C, align(64))]
 pub struct Aligned<T: ?Sized>(T);
 
-// `CHECKED`: indices are checked in the kernels; `TARGETS`: compute capabilities that there is machine code for;
+// `CHECKED`; `TARGETS`: compute capabilities that there is machine code for;
 // `BUILT_IN`: fat binaries by their names.
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 

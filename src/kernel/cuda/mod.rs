@@ -7,4 +7,5 @@ mod nvrtc;
 pub mod program;
 
 pub use abi::{Piece, SEGMENTS, Segment, Span};
+pub use image::CHECKED;
 pub use program::Program;
