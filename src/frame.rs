@@ -45,8 +45,21 @@ pub trait Fence: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The GPU is lost.
     fn wait(&self) -> Result<()>;
-    /// For whoever can wait in a better way (a stream of the GPU): what it is.
+    /// For whoever can wait in a better way: what a stream of the GPU can wait for, a `gpu::Event` in frames of a GPU.
     fn as_any(&self) -> &dyn Any;
+}
+
+#[cfg(feature = "cuda")]
+impl Fence for crate::gpu::Event {
+    fn is_done(&self) -> Result<bool> {
+        Ok(self.is_done()?)
+    }
+    fn wait(&self) -> Result<()> {
+        Ok(self.wait()?)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }
 
 /// A frame that is being filled.

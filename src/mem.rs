@@ -3,6 +3,11 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda")]
+mod share;
+
+#[cfg(feature = "cuda")]
+pub use share::Foreign;
 
 #[cfg(feature = "cuda")]
 pub use cuda::{Device, GpuAccess, Pinned, Slab};

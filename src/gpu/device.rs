@@ -74,6 +74,24 @@ impl Gpu {
         Ok(gpu)
     }
 
+    /// Opens the GPU of this [`Gpu::uuid`], whatever its number is in this process.
+    ///
+    /// # Errors
+    /// As for [`Gpu::open`], or this process does not see it.
+    pub fn open_uuid(uuid: [u8; 16]) -> Result<Arc<Self>> {
+        driver::start()?;
+        for number in 0..count()? {
+            let mut device = 0;
+            // SAFETY: `number` is below the count of devices.
+            check("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, number as c_int) })?;
+            if uuid_of(device) == Ok(uuid) {
+                return Gpu::open(number);
+            }
+        }
+        Err(Error::new(Kind::Unavailable, "this process does not see the GPU that is meant")
+            .cure("check CUDA_VISIBLE_DEVICES and the devices given to a container"))
+    }
+
     /// Makes its context the calling thread's.
     ///
     /// # Errors
@@ -110,6 +128,13 @@ impl Gpu {
     /// Its PCI address, `0000:1B:00.0`; empty where the driver has none.
     pub fn address(&self) -> &str {
         &self.address
+    }
+    /// What tells it from all other GPUs (a slice of one has its own), whatever number a process gives it.
+    ///
+    /// # Errors
+    /// The driver has none.
+    pub fn uuid(&self) -> std::result::Result<[u8; 16], Fault> {
+        uuid_of(self.device)
     }
     /// Compute capability.
     pub const fn compute(&self) -> (i32, i32) {
@@ -268,6 +293,13 @@ fn address_of(device: sys::CUdevice) -> std::result::Result<String, Fault> {
     text("cuDeviceGetPCIBusId", |p, n| unsafe { sys::cuDeviceGetPCIBusId(p, n, device) })
 }
 
+fn uuid_of(device: sys::CUdevice) -> std::result::Result<[u8; 16], Fault> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: writes 16 octets; the device is valid.
+    check("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) })?;
+    Ok(uuid.bytes.map(|octet| octet as u8))
+}
+
 fn attribute(device: sys::CUdevice, which: Attribute) -> std::result::Result<i32, Fault> {
     let mut value = 0;
     // SAFETY: writes a number; the device is valid.
@@ -299,6 +331,8 @@ mod tests {
             Some(gpu) => {
                 assert!(Arc::ptr_eq(&gpu, &Gpu::open(gpu.number()).unwrap()), "a GPU is opened once");
                 let (free, all) = gpu.memory().unwrap();
+                assert!(Arc::ptr_eq(&gpu, &Gpu::open_uuid(gpu.uuid().unwrap()).unwrap()));
+                assert!(Gpu::open_uuid([0; 16]).is_err());
                 assert!(free <= all && gpu.compute() >= (7, 5) && !gpu.is_lost());
                 let error = Gpu::open(4096).unwrap_err();
                 assert!(error.to_string().contains("there is no GPU 4096"), "{error}");

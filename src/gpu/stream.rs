@@ -4,7 +4,7 @@
 use super::Gpu;
 use super::driver::{Fault, check};
 use cudarc::driver::sys::{self, CUresult};
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
 /// An order of work on the GPU: one thing after the other, beside other streams.
@@ -178,6 +178,29 @@ impl Event {
         // SAFETY: the context is bound; destroyed by `drop`.
         gpu.note(check("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags) }))?;
         Ok(Event { gpu: gpu.clone(), raw })
+    }
+    /// An event of another process, from its [`Event::handle`].
+    ///
+    /// # Errors
+    /// It is of another GPU or of this process, or it is gone.
+    pub fn open(gpu: &Arc<Gpu>, handle: &[u8; 64]) -> Result<Self, Fault> {
+        gpu.bind()?;
+        let mut raw = std::ptr::null_mut();
+        let handle = sys::CUipcEventHandle { reserved: handle.map(|octet| octet as c_char) };
+        // SAFETY: the context is bound; the driver checks the handle; destroyed by `drop`.
+        gpu.note(check("cuIpcOpenEventHandle", unsafe { sys::cuIpcOpenEventHandle(&mut raw, handle) }))?;
+        Ok(Event { gpu: gpu.clone(), raw })
+    }
+    /// What other processes open it by; only for [`EventKind::Shared`].
+    ///
+    /// # Errors
+    /// The event is of another kind, or the system shares none.
+    pub fn handle(&self) -> Result<[u8; 64], Fault> {
+        self.gpu.bind()?;
+        let mut handle = sys::CUipcEventHandle { reserved: [0; 64] };
+        // SAFETY: the event exists; writes 64 octets.
+        check("cuIpcGetEventHandle", unsafe { sys::cuIpcGetEventHandle(&mut handle, self.raw) })?;
+        Ok(handle.reserved.map(|octet| octet as u8))
     }
     /// The driver's handle.
     pub const fn raw(&self) -> sys::CUevent {

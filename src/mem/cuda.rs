@@ -127,6 +127,9 @@ impl Region<Device> {
     }
 }
 
+/// The driver puts smaller allocations together, and other processes that open one of them see its neighbours.
+const ALONE: usize = 2 << 20;
+
 /// One allocation of the GPU, cut into pieces of equal size: the frames of a pool.
 #[derive(Debug)]
 pub struct Slab {
@@ -134,6 +137,7 @@ pub struct Slab {
     len: usize,
     stride: usize,
     count: usize,
+    handed_out: bool,
 }
 
 impl Slab {
@@ -143,13 +147,16 @@ impl Slab {
     /// There is not so much memory.
     pub fn new(gpu: &Arc<Gpu>, len: usize, count: usize) -> Result<Self> {
         let stride = len.next_multiple_of(GRAIN);
-        let all =
-            stride.checked_mul(count).ok_or_else(|| Error::new(Kind::Unavailable, "no GPU has so much memory"))?;
-        Ok(Slab { memory: Arc::new(DeviceMemory::new(gpu, all)?), len, stride, count })
+        let all = stride
+            .checked_mul(count)
+            .and_then(|all| all.checked_next_multiple_of(ALONE))
+            .ok_or_else(|| Error::new(Kind::Unavailable, "no GPU has so much memory"))?;
+        Ok(Slab { memory: Arc::new(DeviceMemory::new(gpu, all)?), len, stride, count, handed_out: false })
     }
     /// The pieces, as regions; once, for they are written to.
     pub fn regions(&mut self) -> Vec<Region<Device>> {
-        (0..std::mem::take(&mut self.count))
+        let count = if std::mem::replace(&mut self.handed_out, true) { 0 } else { self.count };
+        (0..count)
             .map(|i| {
                 // SAFETY: inside of the allocation, `i` being below the count.
                 let start = unsafe { self.memory.start.add(i * self.stride) };
@@ -166,14 +173,26 @@ impl Slab {
     pub const fn stride(&self) -> usize {
         self.stride
     }
-    /// Octets of all.
+    /// Octets of a piece.
+    pub const fn piece(&self) -> usize {
+        self.len
+    }
+    /// Pieces.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+    /// Its GPU.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.memory.gpu
+    }
+    /// Octets of the whole allocation, a multiple of 2 MiB.
     pub fn octets(&self) -> usize {
         self.memory.len
     }
     /// Which piece begins at `address`.
     pub fn index(&self, address: u64) -> Option<usize> {
         let offset = usize::try_from(address.checked_sub(self.address())?).ok()?;
-        (offset < self.memory.len && offset.is_multiple_of(self.stride)).then_some(offset / self.stride)
+        (offset < self.count * self.stride && offset.is_multiple_of(self.stride)).then_some(offset / self.stride)
     }
 }
 
@@ -288,7 +307,8 @@ mod tests {
         assert_eq!((pieces.len(), slab.regions().len(), slab.stride()), (3, 0, 131_072));
         assert_eq!(slab.index(pieces[2].address()), Some(2));
         assert_eq!(slab.index(pieces[2].address() + 1), None);
-        assert_eq!(slab.index(slab.address() + slab.octets() as u64), None);
+        assert_eq!(slab.index(slab.address() + 3 * slab.stride() as u64), None);
+        assert_eq!((slab.octets(), slab.count(), slab.piece()), (2 << 20, 3, 100_000));
         // SAFETY: all of them live until the stream has been waited for.
         unsafe {
             stream.copy(pieces[1].address(), there.address(), 100_000).unwrap();
