@@ -1,13 +1,17 @@
 //! One step of reception: take what has arrived, decide where it belongs, move it, hand on what is finished.
 
+#[cfg(feature = "cuda")]
+mod gpu;
 mod video;
 
+#[cfg(feature = "cuda")]
+pub use gpu::{GpuPipeline, Moving, Refused};
 pub use video::{HostPipeline, Settings, video, wire};
 
 use crate::depacketise::{Depacketiser, Packet};
 use crate::error::{Error, Kind};
 use crate::frame::{Frame, FrameBuf, FramePool};
-use crate::kernel::{Kernel, Ticket};
+use crate::kernel::{Kernel, KernelError, Ticket};
 use crate::mem::Space;
 use crate::plan::{Fate, FrameEnd, MAX_OPEN, Missing, Plan, Step};
 use crate::ring::{Lease, Slot};
@@ -15,6 +19,7 @@ use crate::rx::{Receiver, RxError};
 use crate::stats::FrameCounters;
 use crate::time::{Alignment, MediaClock, Tai};
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// What to do with a frame whose loss map is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +33,25 @@ pub enum Incomplete {
     Drop,
 }
 
+/// How long the last work may take.
+const FINISH: Duration = Duration::from_secs(2);
+
 /// Takes a finished frame, and the time on the clock of the arrivals where they are not a recording's.
 pub type Deliver<F> = Box<dyn FnMut(Frame<F>, Option<Tai>) + Send>;
+
+/// A frame that is finished: nothing is written to it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its number; see [`crate::frame::Meta::number`].
+    pub number: u64,
+    /// Arrival of its last packet.
+    pub last_arrival: Tai,
+    /// When that was seen, on the clock of the arrivals.
+    pub at: Tai,
+}
+
+/// Told when a delivered frame is finished. Frames of the CPU are when they are delivered; frames of a GPU a little later.
+pub type Observe = Box<dyn FnMut(Finished) + Send>;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +69,26 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     assembly: Assembly<F, K>,
     // Leases whose kernel work may still be running, oldest first.
     held: VecDeque<(Lease, Ticket)>,
+    observe: Option<Observe>,
+}
+
+/// What a pipeline leaves to the next one.
+pub struct Parts<R> {
+    receiver: R,
+    depacketiser: Depacketiser,
+    policy: Incomplete,
+    clock: Option<MediaClock>,
+    counters: FrameCounters,
+    number: u64,
+    observe: Option<Observe>,
+}
+
+impl<R> Parts<R> {
+    /// With another receiver, or the same seen in another way.
+    pub fn map<S>(self, change: impl FnOnce(R) -> S) -> Parts<S> {
+        let Parts { receiver, depacketiser, policy, clock, counters, number, observe } = self;
+        Parts { receiver: change(receiver), depacketiser, policy, clock, counters, number, observe }
+    }
 }
 
 /// Everything behind the plan.
@@ -61,6 +103,10 @@ struct Assembly<F: Space, K> {
     counters: FrameCounters,
     number: u64,
     last_ticket: Ticket,
+    // Delivered frames whose work may still be running: ticket, number, last arrival.
+    unfinished: VecDeque<(Ticket, u64, Tai)>,
+    // The kernel cannot go on.
+    broken: bool,
 }
 
 impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
@@ -89,9 +135,17 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 counters: FrameCounters::default(),
                 number: 0,
                 last_ticket: Ticket::default(),
+                unfinished: VecDeque::with_capacity(64),
+                broken: false,
             },
             held: VecDeque::with_capacity(64),
+            observe: None,
         }
+    }
+
+    /// From now on `observe` is told when a frame is finished.
+    pub fn observe(&mut self, observe: Observe) {
+        self.observe = Some(observe);
     }
 
     /// One batch.
@@ -100,7 +154,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// [`RxError::End`] when the input has ended (then call [`Pipeline::finish`]), [`RxError::Failed`] when the
     /// receiver or the kernel broke.
     pub fn step(&mut self) -> Result<Progress, RxError> {
-        self.give_back();
+        self.give_back().map_err(RxError::Failed)?;
         let lease = self.receiver.poll()?;
         if lease.is_empty() {
             self.receiver.release(lease);
@@ -123,8 +177,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         }));
         let done = self.assembly.execute(plan, &self.receiver, slots);
         self.held.push_back((lease, self.assembly.last_ticket));
-        self.give_back();
-        done.map_err(RxError::Failed)?;
+        done.and_then(|()| self.give_back()).map_err(RxError::Failed)?;
         Ok(Progress::Busy)
     }
 
@@ -133,9 +186,15 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// # Errors
     /// The kernel broke, or the receiver could not finish what it writes.
     pub fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
-        let plan = self.depacketiser.finish();
-        self.assembly.execute(plan, &self.receiver, &[])?;
-        self.give_back();
+        if !self.assembly.broken {
+            let plan = self.depacketiser.finish();
+            self.assembly.execute(plan, &self.receiver, &[])?;
+            // The last work of a GPU takes microseconds; one that has hung is not waited for.
+            let begun = Instant::now();
+            while !self.assembly.unfinished.is_empty() && begun.elapsed() < FINISH {
+                self.give_back()?;
+            }
+        }
         self.receiver.finish(remarks)
     }
 
@@ -152,6 +211,35 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 Err(RxError::Failed(error)) => return Err(error),
             }
         }
+    }
+
+    /// The kernel cannot go on: its GPU was lost.
+    pub fn is_broken(&self) -> bool {
+        self.assembly.broken
+    }
+
+    /// Takes it apart: leases go back, frames that were being filled are given up. For another kernel to go on with.
+    pub fn into_parts(mut self) -> Parts<R> {
+        while let Some((lease, _)) = self.held.pop_front() {
+            self.receiver.release(lease);
+        }
+        let Pipeline { receiver, depacketiser, assembly, observe, .. } = self;
+        let Assembly { policy, clock, counters, number, .. } = assembly;
+        Parts { receiver, depacketiser, policy, clock, counters, number, observe }
+    }
+
+    /// The receiver alone.
+    pub fn into_receiver(self) -> R {
+        self.into_parts().receiver
+    }
+
+    /// Goes on where another pipeline stopped.
+    pub fn resume(parts: Parts<R>, kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
+        let Parts { receiver, depacketiser, policy, clock, counters, number, observe } = parts;
+        let mut pipeline = Self::new(receiver, depacketiser, kernel, pool, policy, clock, deliver);
+        (pipeline.assembly.counters, pipeline.assembly.number) = (counters, number);
+        pipeline.observe = observe;
+        pipeline
     }
 
     /// The receiver, for its counters and notes.
@@ -174,45 +262,87 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     pub fn kernel_name(&self) -> &'static str {
         self.assembly.kernel.name()
     }
+    /// The same with what else there is to say.
+    pub fn describe_kernel(&self) -> String {
+        self.assembly.kernel.describe()
+    }
 
-    fn give_back(&mut self) {
+    fn give_back(&mut self) -> Result<(), Error> {
         while let Some((_, ticket)) = self.held.front() {
-            if !self.assembly.kernel.done(*ticket) {
-                return;
+            if !self.assembly.is_done::<R::Mem>(*ticket)? {
+                break;
             }
             if let Some((lease, _)) = self.held.pop_front() {
                 self.receiver.release(lease);
             }
         }
+        while let Some(&(ticket, number, last_arrival)) = self.assembly.unfinished.front() {
+            if !self.assembly.is_done::<R::Mem>(ticket)? {
+                break;
+            }
+            self.assembly.unfinished.pop_front();
+            if let (Some(observe), Some(at)) = (&mut self.observe, self.receiver.now()) {
+                observe(Finished { number, last_arrival, at });
+            }
+        }
+        Ok(())
     }
 }
 
 impl<F: Space, K> Assembly<F, K> {
+    fn is_done<M: Space>(&mut self, ticket: Ticket) -> Result<bool, Error>
+    where
+        K: Kernel<M, F>,
+    {
+        let done = self.kernel.done(ticket);
+        self.judge(done)
+    }
+
+    /// Passes a kernel's result on, and remembers that it cannot go on.
+    fn judge<T>(&mut self, result: Result<T, KernelError>) -> Result<T, Error> {
+        self.broken |= result.is_err();
+        result.map_err(|error| Error::new(Kind::Unavailable, "the kernel cannot go on").because(error))
+    }
+
     fn execute<R: Receiver>(&mut self, plan: &Plan, receiver: &R, slots: &[Slot]) -> Result<(), Error>
     where
         K: Kernel<R::Mem, F>,
     {
         let ring = receiver.ring();
+        let mut result = Ok(());
         for step in &plan.steps {
             match step {
                 Step::Open(id) => {
                     if let Some(place) = self.open.get_mut(usize::from(id.0)) {
-                        *place = self.pool.take();
+                        *place = if self.broken { None } else { self.pool.take() };
                     }
                 }
                 Step::Place(id, range) => {
                     let Some(Some(frame)) = self.open.get_mut(usize::from(id.0)) else { continue };
                     let placements = plan.placements.get(range.start as usize..range.end as usize).unwrap_or_default();
-                    self.last_ticket = self.kernel.apply(ring, slots, placements, frame).map_err(broken)?;
+                    let applied = self.kernel.apply(ring, slots, placements, frame);
+                    match self.judge(applied) {
+                        Ok(ticket) => self.last_ticket = ticket,
+                        Err(error) => result = self.give_up(result, error),
+                    }
                 }
                 Step::Close(id, end) => {
                     let frame = self.open.get_mut(usize::from(id.0)).and_then(Option::take);
                     let missing = plan.missing.get(end.missing.start as usize..end.missing.end as usize);
-                    self.close(frame, end, missing.unwrap_or_default(), receiver)?;
+                    if let Err(error) = self.close(frame, end, missing.unwrap_or_default(), receiver) {
+                        self.counters.dropped += 1;
+                        result = self.give_up(result, error);
+                    }
                 }
             }
         }
-        Ok(())
+        result
+    }
+
+    /// The kernel cannot go on. Frames that were being filled are given up; they are counted when they close.
+    fn give_up(&mut self, result: Result<(), Error>, error: Error) -> Result<(), Error> {
+        self.open.fill_with(|| None);
+        result.and(Err(error))
     }
 
     fn close<R: Receiver>(
@@ -238,7 +368,7 @@ impl<F: Space, K> Assembly<F, K> {
             Fate::Acquiring => {
                 self.counters.acquiring += 1;
                 if let Some(frame) = frame {
-                    frame.discard();
+                    self.kernel.discard(frame);
                 }
                 return Ok(());
             }
@@ -251,16 +381,16 @@ impl<F: Space, K> Assembly<F, K> {
             return Ok(());
         };
         if !complete {
-            match self.policy {
+            let filled = match self.policy {
                 Incomplete::Drop => {
                     self.counters.withheld += 1;
-                    frame.discard();
+                    self.kernel.discard(frame);
                     return Ok(());
                 }
                 Incomplete::Conceal => self.kernel.conceal(&mut frame, missing, self.previous.as_ref()),
                 Incomplete::Show => self.kernel.paint(&mut frame, missing),
-            }
-            .map_err(broken)?;
+            };
+            self.judge(filled)?;
         }
         let media_time = self.clock.map(|clock| clock.unwrap(end.timestamp, end.first_arrival));
         let media_time = media_time.filter(|t| Alignment::judge(t.latency_ns) == Alignment::Aligned).map(|t| t.media);
@@ -275,15 +405,13 @@ impl<F: Space, K> Assembly<F, K> {
         meta.packets = end.packets;
         meta.missing.clear();
         meta.missing.extend_from_slice(missing);
-        let frame = frame.seal();
+        let finished = self.kernel.finish(frame);
+        let (frame, ticket) = self.judge(finished)?;
+        self.unfinished.push_back((ticket, number, end.last_arrival));
         if self.policy == Incomplete::Conceal {
             self.previous = Some(frame.clone());
         }
         (self.deliver)(frame, receiver.now());
         Ok(())
     }
-}
-
-fn broken(error: crate::kernel::KernelError) -> Error {
-    Error::new(Kind::Unavailable, "the kernel cannot go on").because(error)
 }

@@ -134,6 +134,42 @@ fn loss_is_counted_and_located() {
     assert!(hurt["frames"]["missing_octets"].as_u64().unwrap() > 0);
 }
 
+/// Whatever this machine has: with a GPU frames are unpacked there, without one the CPU does it and the reason is said;
+/// either way the same octets come out.
+#[test]
+fn a_gpu_is_used_where_there_is_one_and_else_the_reason_is_said() {
+    let dir = temp();
+    let capture = dir.join("six.pcap");
+    let sdp = send_to_pcap(&capture, 5004, &["--frames", "6"]);
+    let pcap = capture.to_str().unwrap();
+    let run = |gpu: &str| {
+        let out = dir.join(&format!("{gpu}.raw"));
+        let out = out.to_str().unwrap();
+        (gdmedia(&["--sdp", &sdp, "--pcap", pcap, "--headless", "--gpu", gpu, "--out", out]), fs::read(out))
+    };
+    let (off, expected) = run("off");
+    assert_eq!(off.code, 0, "{}", off.stderr);
+    assert!(off.stderr.contains("not used: --gpu off"), "{}", off.stderr);
+    let (auto, octets) = run("auto");
+    assert_eq!(auto.code, 0, "{}", auto.stderr);
+    assert!(octets.unwrap() == expected.unwrap(), "auto differs");
+    let (required, octets) = run("require");
+    let (number, _) = run("4000");
+    if required.code == 0 {
+        assert!(auto.stderr.contains("CUDA (") && required.stderr.contains("CUDA ("), "{}", auto.stderr);
+        assert!(!octets.unwrap().is_empty());
+        fails(&number, 69, &["there is no GPU 4000"]);
+    } else {
+        println!("skipped: no CUDA device: {}", required.stderr);
+        fails(&required, 69, &[]);
+        fails(&number, 69, &[]);
+        assert!(auto.stderr.contains("gpu  none: ") && auto.stderr.contains(" on the CPU"), "{}", auto.stderr);
+        assert!(octets.is_err(), "a run that never began wrote a file");
+    }
+    let (wrong, _) = run("sometimes");
+    assert!(wrong.code == 64 && wrong.stderr.contains("neither auto, off, require"), "{}", wrong.stderr);
+}
+
 #[test]
 fn output_that_cannot_be_written() {
     let dir = temp();

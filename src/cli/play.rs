@@ -1,10 +1,12 @@
 //! `gdmedia play`: receive a flow; show, write and count it.
 
 mod choose;
+mod engine;
 mod latency;
 mod report;
 mod sinks;
 
+use self::engine::{Engine, Run};
 use self::report::{Start, Status};
 use self::sinks::Sinks;
 use super::{same, stop};
@@ -12,9 +14,10 @@ use clap::ValueEnum;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::{Layout, Output};
 use gdmedia::frame::Frame;
-use gdmedia::kernel::{self, Colour};
-use gdmedia::mem::Host;
-use gdmedia::pipeline::{self, Deliver, HostPipeline, Settings};
+use gdmedia::gpu::Choice;
+use gdmedia::kernel::{self, Colour, Conversion};
+use gdmedia::mem::{Host, Space};
+use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::worker::{Ended, Worker};
@@ -111,9 +114,12 @@ pub struct Args {
     /// Seconds from UTC to TAI, for arrival times
     #[arg(long, value_name = "SECONDS", default_value_t = 37)]
     utc_offset: i32,
-    /// Conversion kernel; by default the best that this CPU has
+    /// Conversion kernel of the CPU; by default the best that it has
     #[arg(long, value_enum)]
     kernel: Option<Level>,
+    /// GPU that frames are unpacked on: auto (the nearest, else the CPU), off, require, or its number
+    #[arg(long, value_name = "auto|off|require|N", default_value = "auto")]
+    gpu: Choice,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -222,8 +228,6 @@ impl Args {
     }
 }
 
-/// Frames that the pipeline itself needs: being filled, kept for concealment.
-const POOL: usize = 6;
 /// Frames that may wait for a sink.
 const QUEUE: usize = 4;
 /// Frames that a sink may have in hand besides.
@@ -257,22 +261,19 @@ fn receive(args: &Args) -> Result<ExitCode> {
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
-    let receiver = receiver(args, flow, video)?;
+    let chosen = engine::choose(args)?;
+    let receiver = receiver(args, flow, video, chosen.gpu.is_some())?;
     let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
-    let settings = Settings {
-        output,
-        incomplete: args.incomplete.into(),
-        frames: POOL + sinks.len() * (QUEUE + LENT),
-        level: args.kernel.map(Into::into),
-    };
-    let mut pipeline =
-        HostPipeline::open(receiver, flow, &settings, gate.clone().deliver(sinks.offers(), stop.clone()))?;
+    let conversion = Conversion { layout, colour };
+    let run = Run { args, flow, conversion: &conversion, gate: &gate, stop: &stop };
+    let mut engine = Engine::open(&run, chosen, receiver, &mut sinks)?;
     // Last: from here on the socket's buffer fills.
-    pipeline.receiver_mut().join_all(&flow.legs)?;
-    let start = Start::new(&description, flow, video, &pipeline, &sinks);
+    engine.join_all(&flow.legs)?;
+    let start = Start::new(&description, flow, video, &engine, &conversion, &sinks);
     start.print(args.json);
-    let worker = Worker::spawn(Box::new(pipeline), args.sleep, args.core, stop.clone())?;
+    let stepper = engine.into_stepper(&run, &sinks);
+    let worker = Worker::spawn(stepper, args.sleep, args.core, stop.clone())?;
     let end = watch(args, &worker, &sinks, &gate, &stop);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
@@ -293,7 +294,10 @@ fn receive(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<Mem = Host>>> {
+/// How long a GPU may take to give memory back, for the size of the ring: many times what it needs.
+const HOLD: Duration = Duration::from_millis(2);
+
+fn receiver(args: &Args, flow: &Flow, video: &Video, gpu: bool) -> Result<Box<dyn Receiver<Mem = Host>>> {
     let mut receiver: Box<dyn Receiver<Mem = Host>> = match &args.pcap {
         Some(path) => {
             let pace = match args.pace {
@@ -313,6 +317,7 @@ fn receiver(args: &Args, flow: &Flow, video: &Video) -> Result<Box<dyn Receiver<
             buffer_octets: args.buffer << 20,
             rate: report::bit_rate(flow, video),
             utc_offset_s: args.utc_offset,
+            cells: if gpu { socket::cells_for(report::packet_rate(flow, video), HOLD) } else { socket::CELLS },
             ..socket::Options::default()
         })?),
     };
@@ -368,15 +373,17 @@ impl Gate {
         }
     }
 
+    /// What the pipeline calls when a frame is finished.
+    fn observe(self: Arc<Self>) -> Observe {
+        Box::new(move |finished| self.latency.add(finished.at.since(finished.last_arrival)))
+    }
+
     /// What the pipeline calls with every frame.
-    fn deliver(self: Arc<Self>, offers: sinks::Offers, stop: Arc<AtomicBool>) -> Deliver<Host> {
-        Box::new(move |frame: Frame, now| {
+    fn deliver<F: Space>(self: Arc<Self>, offers: sinks::Offers<F>, stop: Arc<AtomicBool>) -> Deliver<F> {
+        Box::new(move |frame: Frame<F>, _| {
             let nth = self.delivered.load(Ordering::Relaxed);
             if nth >= self.limit {
                 return;
-            }
-            if let Some(now) = now {
-                self.latency.add(now.since(frame.meta().last_arrival));
             }
             offers.offer(frame, || stop.load(Ordering::Relaxed));
             self.delivered.store(nth + 1, Ordering::Relaxed);

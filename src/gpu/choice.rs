@@ -1,6 +1,8 @@
 //! What `--gpu` says.
 
+use super::Gpu;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Which GPU is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,15 @@ pub enum Choice {
     Index(u32),
     /// Any, or an error.
     Require,
+}
+
+/// Which one it is, and why.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The GPU; none when the CPU is to be used.
+    pub gpu: Option<Arc<Gpu>>,
+    /// For the start block.
+    pub why: String,
 }
 
 impl Choice {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::driver::{self, Fault, check};
-use super::{Choice, near};
+use super::{Choice, Found, near};
 use crate::error::{Error, Kind, Result};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::ffi::{CStr, c_char, c_int};
@@ -189,15 +189,6 @@ impl Drop for Gpu {
         // SAFETY: retained once in `open`. Everything made in the context holds an `Arc` of this, so it is gone.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
-}
-
-/// What [`choose`] found, and why.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The GPU; none when the CPU is to be used.
-    pub gpu: Option<Arc<Gpu>>,
-    /// For the start block.
-    pub why: String,
 }
 
 /// The GPU that `--gpu` asks for; on `auto` the one nearest to `interface`.

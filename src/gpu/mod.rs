@@ -8,14 +8,18 @@ mod device;
 mod driver;
 #[cfg(feature = "cuda")]
 mod near;
+#[cfg(not(feature = "cuda"))]
+mod none;
 #[cfg(feature = "cuda")]
 mod stream;
 
-pub use choice::Choice;
+pub use choice::{Choice, Found};
 #[cfg(feature = "cuda")]
-pub use device::{Found, Gpu, choose, list};
+pub use device::{Gpu, choose, list};
 #[cfg(feature = "cuda")]
 pub use driver::{Fault, check};
+#[cfg(not(feature = "cuda"))]
+pub use none::{Gpu, choose};
 #[cfg(feature = "cuda")]
 pub use stream::{Event, EventKind, Function, Module, Stream};
 

@@ -51,7 +51,7 @@ fn copy_v210(row: &mut [u8], previous: &[u8], start: usize, end: usize) {
 }
 
 /// The pgroups of one run of a loss map, `first .. end`; `None` when it lies outside of the raster.
-fn groups(wire: &WireFormat, missing: &Missing) -> Option<(u32, u32)> {
+pub(super) fn groups(wire: &WireFormat, missing: &Missing) -> Option<(u32, u32)> {
     let end = missing.octet.saturating_add(missing.len).min(wire.row_octets());
     let size = wire.pgroup.octets;
     (missing.row < wire.rows() && missing.octet < end).then(|| (missing.octet / size, end.div_ceil(size)))
@@ -178,6 +178,12 @@ impl Paint {
         row.truncate(size);
         row.resize(size + crate::ring::SLACK, 0);
         Paint { row }
+    }
+
+    /// The octets of the row, and some of no meaning behind them.
+    #[cfg(feature = "cuda")]
+    pub(super) fn row(&self) -> &[u8] {
+        &self.row
     }
 
     /// Paints the pixels of the loss map, and no others.

@@ -105,8 +105,12 @@ impl<R: CpuAccess, F: CpuAccess> Kernel<R, F> for CpuKernel {
         Ok(())
     }
 
-    fn done(&mut self, ticket: Ticket) -> bool {
-        ticket <= self.ticket
+    fn finish(&mut self, frame: FrameBuf<F>) -> Result<(Frame<F>, Ticket), KernelError> {
+        Ok((frame.seal(), self.ticket))
+    }
+
+    fn done(&mut self, ticket: Ticket) -> Result<bool, KernelError> {
+        Ok(ticket <= self.ticket)
     }
 
     fn name(&self) -> &'static str {
@@ -173,7 +177,7 @@ fn convert(
 /// Finds the wire row and pgroup of an octet. Placements mostly follow one another, so a row is divided out only when
 /// it is neither the last one nor the next; pgroups are found by multiplication.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     row_octets: u32,
     frame_octets: u32,
     group_octets: u32,
@@ -184,7 +188,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(wire: &WireFormat) -> Self {
+    pub(super) fn new(wire: &WireFormat) -> Self {
         let group_octets = wire.pgroup.octets;
         Place {
             row_octets: wire.row_octets(),
@@ -206,7 +210,7 @@ impl Place {
 
     /// Row, group and groups; `None` when the placement is no run of whole pgroups inside one row.
     #[inline]
-    fn locate(&mut self, placement: &Placement) -> Option<(u32, u32, u32)> {
+    pub(super) fn locate(&mut self, placement: &Placement) -> Option<(u32, u32, u32)> {
         if placement.dst >= self.frame_octets {
             return None;
         }

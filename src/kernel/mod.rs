@@ -6,6 +6,8 @@ mod cpu;
 pub mod cuda;
 
 pub use cpu::CpuKernel;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaKernel;
 pub use gdmedia_convert::kernel::{Colour, Conversion, Level, Pair, Run, RunFn, at, pairs, select};
 
 use crate::frame::{Frame, FrameBuf};
@@ -38,10 +40,27 @@ pub trait Kernel<R: Space, F: Space>: Send {
     /// # Errors
     /// The kernel cannot go on.
     fn paint(&mut self, frame: &mut FrameBuf<F>, missing: &[Missing]) -> Result<(), KernelError>;
+    /// Nothing more comes for this frame: seals it, with a fence where its work may still be running. The ticket is that
+    /// of its last work.
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn finish(&mut self, frame: FrameBuf<F>) -> Result<(Frame<F>, Ticket), KernelError>;
+    /// The frame is not wanted: back to its pool.
+    fn discard(&mut self, frame: FrameBuf<F>) {
+        frame.discard();
+    }
     /// Has the work behind `ticket`, and all before it, been done?
-    fn done(&mut self, ticket: Ticket) -> bool;
-    /// Which implementation runs, for the start block: `avx2`, `scalar` …
+    ///
+    /// # Errors
+    /// The kernel cannot go on: the work failed, and so will all other.
+    fn done(&mut self, ticket: Ticket) -> Result<bool, KernelError>;
+    /// Which implementation runs: `avx2`, `scalar`, `cuda` …
     fn name(&self) -> &'static str;
+    /// The same with what else there is to say, for the start block.
+    fn describe(&self) -> String {
+        format!("{} on the CPU", self.name())
+    }
 }
 
 /// Names work that was handed to a kernel; later work has a higher number.

@@ -26,9 +26,16 @@ impl Space for Device {
 }
 
 /// A space that the GPU reads and writes, at the address of [`Region::as_ptr`].
-pub trait GpuAccess: Space<Head = Pinned> {}
-impl GpuAccess for Pinned {}
-impl GpuAccess for Device {}
+pub trait GpuAccess: Space<Head = Pinned> {
+    /// It is the GPU's own memory, so that nothing has to cross the bus.
+    const IN_DEVICE: bool;
+}
+impl GpuAccess for Pinned {
+    const IN_DEVICE: bool = false;
+}
+impl GpuAccess for Device {
+    const IN_DEVICE: bool = true;
+}
 
 impl<M: GpuAccess> Region<M> {
     /// Where the GPU finds it.

@@ -65,7 +65,7 @@ pub fn wire(video: &Video) -> Result<WireFormat> {
 }
 
 /// How the sender's timestamps relate to TAI, unless they run free.
-fn clock(flow: &Flow) -> Option<time::MediaClock> {
+pub(super) fn clock(flow: &Flow) -> Option<time::MediaClock> {
     match flow.media_clock {
         // Taken modulo 2^32, as timestamps are.
         MediaClock::Direct { offset } => Some(time::MediaClock { rate: flow.clock_rate, offset: offset as u32 }),
@@ -73,6 +73,18 @@ fn clock(flow: &Flow) -> Option<time::MediaClock> {
         MediaClock::Unknown => Some(time::MediaClock { rate: flow.clock_rate, offset: 0 }),
         MediaClock::Sender | MediaClock::Other { .. } => None,
     }
+}
+
+/// The conversion that a flow and the settings ask for.
+///
+/// # Errors
+/// The flow is no video that can be received, or the layout does not exist for it.
+pub(super) fn conversion(flow: &Flow, settings: &Settings) -> Result<Conversion> {
+    let video = video(flow)?;
+    let layout = Layout::new(wire(video)?, settings.output)
+        .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another layout (--output)"))?;
+    let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
+    Ok(Conversion { layout, colour })
 }
 
 impl HostPipeline {
@@ -86,17 +98,13 @@ impl HostPipeline {
         settings: &Settings,
         deliver: Deliver<Host>,
     ) -> Result<Self> {
-        let video = video(flow)?;
-        let wire = wire(video)?;
-        let layout = Layout::new(wire, settings.output)
-            .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another layout (--output)"))?;
-        let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
-        let pool = FramePool::host(layout.clone(), settings.frames)?;
+        let conversion = conversion(flow, settings)?;
+        let pool = FramePool::host(conversion.layout.clone(), settings.frames)?;
         let receiver: Box<dyn Receiver<Mem = Host>> = Box::new(receiver);
         Ok(Pipeline::new(
             receiver,
-            Depacketiser::video(Config::new(wire, flow.payload_type, video.rate)),
-            CpuKernel::new(Conversion { layout, colour }, settings.level),
+            Depacketiser::video(Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate)),
+            CpuKernel::new(conversion, settings.level),
             pool,
             settings.incomplete,
             clock(flow),

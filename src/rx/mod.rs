@@ -1,14 +1,20 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
 pub mod fault;
+pub mod memory;
 pub mod pcap;
+#[cfg(feature = "cuda")]
+pub mod registered;
 pub mod socket;
 pub mod survey;
 pub mod tap;
 pub mod wait;
 
 pub use fault::{Fault, FaultPlan};
+pub use memory::Memory;
 pub use pcap::{Pace, Pcap};
+#[cfg(feature = "cuda")]
+pub use registered::Registered;
 pub use socket::Socket;
 pub use tap::Tap;
 pub use wait::Wait;

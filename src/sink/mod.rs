@@ -6,6 +6,8 @@
 //!
 //! A sink is made for one layout and one set of SDP parameters. When they change, finish it and open another.
 
+#[cfg(feature = "cuda")]
+mod download;
 pub mod export;
 mod file;
 #[cfg(feature = "gst")]
@@ -15,6 +17,8 @@ mod queue;
 mod snapshot;
 mod verify;
 
+#[cfg(feature = "cuda")]
+pub use download::{Download, DownloadCounters};
 pub use file::{FileFormat, FileSink};
 pub use picture::to_rgb;
 pub use queue::{End, Report, SinkQueue};

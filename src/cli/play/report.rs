@@ -1,12 +1,12 @@
 //! What a run says: the start block, the status line, the summary; as text or as JSON.
 
+use super::engine::Engine;
 use super::sinks::Sinks;
 use super::{Args, Gate};
 use gdmedia::error::Error;
 use gdmedia::format::{Layout, WireFormat};
+use gdmedia::kernel::Conversion;
 use gdmedia::packetise::{Cut, Packetiser, Style};
-use gdmedia::pipeline::HostPipeline;
-use gdmedia::rx::Receiver;
 use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
 use gdmedia::stats::Reason;
 use gdmedia::worker::Report;
@@ -43,6 +43,12 @@ pub fn expected(flow: &Flow, video: &Video) -> Expected {
     Expected { packets, bit_rate }
 }
 
+/// Packets a second, for sizing rings; 0 when the SDP has no frame rate.
+pub fn packet_rate(flow: &Flow, video: &Video) -> u64 {
+    let packets = expected(flow, video).packets.map_or(0, u64::from);
+    video.rate.map_or(0, |rate| packets * u64::from(rate.num) / u64::from(rate.den).max(1))
+}
+
 /// Bit rate for sizing buffers; 0 when the SDP has no frame rate.
 pub fn bit_rate(flow: &Flow, video: &Video) -> u64 {
     expected(flow, video).bit_rate.unwrap_or(0)
@@ -57,11 +63,18 @@ pub struct Start {
 
 impl Start {
     /// Everything that was decided, and why.
-    pub fn new(description: &Description, flow: &Flow, video: &Video, pipeline: &HostPipeline, sinks: &Sinks) -> Self {
-        let caps = pipeline.receiver().caps();
-        let kernel = pipeline.kernel_name();
-        let layout = &pipeline.conversion().layout;
-        let remark = pipeline.conversion().remark();
+    pub fn new(
+        description: &Description,
+        flow: &Flow,
+        video: &Video,
+        engine: &Engine,
+        conversion: &Conversion,
+        sinks: &Sinks,
+    ) -> Self {
+        let caps = engine.caps();
+        let (kernel, kernel_text) = engine.kernel();
+        let layout = &conversion.layout;
+        let remark = conversion.remark();
         let Expected { packets, bit_rate } = expected(flow, video);
         let mut lines = vec![("flow", picture(video)), ("name", flow.name.clone())];
         for (n, leg) in flow.legs.iter().enumerate() {
@@ -85,7 +98,8 @@ impl Start {
             let ms = caps.buffer_octets as f64 * 8e3 / rate as f64;
             lines.push(("buffer", format!("{} KiB, {ms:.0} ms of this stream at most", caps.buffer_octets >> 10)));
         }
-        lines.push(("kernel", format!("{} on the CPU to {}", kernel, layout_name(layout))));
+        lines.push(("gpu", engine.gpu.lines().map(str::trim).collect::<Vec<_>>().join("; ")));
+        lines.push(("kernel", format!("{kernel_text}, to {}", layout_name(layout))));
         lines.extend(remark.map(|r| ("", r.to_owned())));
         if sinks.is_empty() {
             lines.push(("sink", "none: counting only".into()));
@@ -100,7 +114,9 @@ impl Start {
             "backend": caps.backend,
             "notes": caps.notes,
             "buffer_octets": caps.buffer_octets,
+            "gpu": engine.gpu,
             "kernel": kernel,
+            "kernel_text": kernel_text,
             "layout": layout_name(layout),
             "remark": remark,
             "sinks": sinks.describe().collect::<Vec<_>>(),

@@ -1,10 +1,11 @@
 //! Which sinks a run has, what they want, and what became of them.
 
-use super::{Args, QUEUE};
+use super::{Args, LENT, QUEUE};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::Frame;
 use gdmedia::kernel::Colour;
+use gdmedia::mem::{Host, Space};
 use gdmedia::sdp::Video;
 use gdmedia::send::pattern;
 #[cfg(feature = "gst")]
@@ -12,8 +13,15 @@ use gdmedia::sink::gst::Fragment;
 use gdmedia::sink::{End, FileFormat, FileSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
 use serde_json::json;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+#[cfg(feature = "cuda")]
+use {
+    gdmedia::gpu::Gpu,
+    gdmedia::mem::{Device, Slab},
+    gdmedia::sink::{Download, DownloadCounters},
+    std::sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// A file or a stream that is being finished may take so long.
 const FINISH: Duration = Duration::from_secs(10);
@@ -21,6 +29,11 @@ const FINISH: Duration = Duration::from_secs(10);
 /// The sinks of a run.
 pub struct Sinks {
     queues: Vec<(Arc<SinkQueue>, EndsRun)>,
+    /// Those that take frames where the GPU has them.
+    #[cfg(feature = "cuda")]
+    device: Vec<(Arc<SinkQueue<Device>>, EndsRun)>,
+    #[cfg(feature = "cuda")]
+    downloaded: Option<Arc<DownloadCounters>>,
     finished: Vec<(String, Report)>,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
     lossless: bool,
@@ -111,6 +124,10 @@ fn no_gst(args: &Args, notes: &mut Vec<String>) -> Result<Option<Output>> {
 pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, colour: Colour) -> Result<Sinks> {
     let mut sinks = Sinks {
         queues: Vec::new(),
+        #[cfg(feature = "cuda")]
+        device: Vec::new(),
+        #[cfg(feature = "cuda")]
+        downloaded: None,
         finished: Vec::new(),
         verdict: None,
         lossless: args.lossless(),
@@ -154,16 +171,23 @@ fn refuse_container(path: &Path) -> Result<()> {
     ))
 }
 
-/// The worker's side: hands every frame to every sink.
-pub struct Offers {
-    queues: Vec<Arc<SinkQueue>>,
+/// The worker's side: hands every frame to every sink. The sinks may come later.
+pub struct Offers<F: Space = Host> {
+    queues: Arc<OnceLock<Vec<Arc<SinkQueue<F>>>>>,
     lossless: bool,
 }
 
-impl Offers {
+// By hand, because a derived one would ask spaces to be `Clone`.
+impl<F: Space> Clone for Offers<F> {
+    fn clone(&self) -> Self {
+        Offers { queues: self.queues.clone(), lossless: self.lossless }
+    }
+}
+
+impl<F: Space> Offers<F> {
     /// Never waits for a sink, except when a capture is read as fast as possible; `stop` ends that wait.
-    pub fn offer(&self, frame: Frame, stop: impl Fn() -> bool) {
-        for queue in &self.queues {
+    pub fn offer(&self, frame: Frame<F>, stop: impl Fn() -> bool) {
+        for queue in self.queues.get().into_iter().flatten() {
             if self.lossless {
                 queue.offer_waiting(frame.clone(), &stop);
             } else {
@@ -181,28 +205,76 @@ impl Sinks {
 
     /// For the worker.
     pub fn offers(&self) -> Offers {
-        Offers { queues: self.queues.iter().map(|(queue, _)| queue.clone()).collect(), lossless: self.lossless }
+        let queues: Vec<_> = self.queues.iter().map(|(queue, _)| queue.clone()).collect();
+        Offers { queues: Arc::new(OnceLock::from(queues)), lossless: self.lossless }
     }
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.queues.len()
+    /// Frames of the CPU that all sinks together may have in hand.
+    pub fn held(&self) -> usize {
+        self.queues.len() * (QUEUE + LENT)
     }
     /// None at all.
     pub fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.describe().next().is_none()
     }
     /// A sink that the run is for has ended by itself.
     pub fn ended(&self) -> bool {
-        self.queues.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended())
+        let host = self.queues.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended());
+        #[cfg(feature = "cuda")]
+        let host = host || self.device.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended());
+        host
     }
     /// Frames that sinks did not take.
     pub fn dropped(&self) -> u64 {
-        self.queues.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
-            + self.finished.iter().map(|(_, report)| report.dropped).sum::<u64>()
+        let dropped = self.queues.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
+            + self.finished.iter().map(|(_, report)| report.dropped).sum::<u64>();
+        #[cfg(feature = "cuda")]
+        let dropped = dropped
+            + self.device.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
+            + self.downloaded.as_ref().map_or(0, |c| c.dropped.load(Relaxed) + c.lost.load(Relaxed));
+        dropped
     }
     /// A line each.
     pub fn describe(&self) -> impl Iterator<Item = &str> {
-        self.queues.iter().map(|(queue, _)| queue.describe())
+        let host = self.queues.iter().map(|(queue, _)| queue.describe());
+        #[cfg(feature = "cuda")]
+        let host = self.device.iter().map(|(queue, _)| queue.describe()).chain(host);
+        host
+    }
+
+    /// Frames of the GPU that all sinks together may have in hand.
+    #[cfg(feature = "cuda")]
+    pub fn held_by_device(&self) -> usize {
+        usize::from(!self.queues.is_empty()) * (QUEUE + 1)
+    }
+
+    /// For the worker of a GPU; the sinks come with [`Sinks::add_device`].
+    #[cfg(feature = "cuda")]
+    pub fn device_offers(&self) -> Offers<Device> {
+        Offers { queues: Arc::default(), lossless: self.lossless }
+    }
+
+    /// Sinks for frames of the GPU: copies for those of the CPU.
+    ///
+    /// # Errors
+    /// No memory or thread.
+    #[cfg(feature = "cuda")]
+    pub fn add_device(
+        &mut self,
+        gpu: &Arc<Gpu>,
+        _slab: &Arc<Slab>,
+        layout: &Layout,
+        offers: &Offers<Device>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<()> {
+        if !self.queues.is_empty() {
+            let (to, stop) = (self.offers(), stop.clone());
+            let deliver = Box::new(move |frame| to.offer(frame, || stop.load(Relaxed)));
+            let download = Download::new(gpu, layout, 2 + self.held(), deliver)?;
+            self.downloaded = Some(download.counters());
+            self.device.push((Arc::new(SinkQueue::spawn(Box::new(download), QUEUE)?), EndsRun::Yes));
+        }
+        let _ = offers.queues.set(self.device.iter().map(|(queue, _)| queue.clone()).collect());
+        Ok(())
     }
 
     /// Lets them finish; the worker must be gone.
@@ -210,6 +282,14 @@ impl Sinks {
     /// # Errors
     /// The first failure of a sink.
     pub fn finish(&mut self) -> Result<()> {
+        // First those that hand on to others.
+        #[cfg(feature = "cuda")]
+        for (queue, _) in self.device.drain(..) {
+            let name = queue.describe().to_owned();
+            if let Ok(queue) = Arc::try_unwrap(queue) {
+                self.finished.push((name, queue.finish(FINISH)));
+            }
+        }
         for (queue, _) in self.queues.drain(..) {
             let name = queue.describe().to_owned();
             if let Ok(queue) = Arc::try_unwrap(queue) {
@@ -246,6 +326,12 @@ impl Sinks {
                 format!("{name}: {} frames taken, {} dropped{end}", report.taken, report.dropped)
             })
             .collect();
+        #[cfg(feature = "cuda")]
+        if let Some(counters) = self.downloaded.as_ref().filter(|c| c.dropped.load(Relaxed) + c.lost.load(Relaxed) > 0)
+        {
+            let (dropped, lost) = (counters.dropped.load(Relaxed), counters.lost.load(Relaxed));
+            lines.push(format!("copies from the GPU: {dropped} dropped for want of memory, {lost} lost with the GPU"));
+        }
         if let Some(v) = self.verified() {
             lines.push(format!(
                 "frame numbers: in order {}, repeated {}, skipped {}, backward {}, unreadable {}",

@@ -1,11 +1,23 @@
-//! Kernels of the GPU: what the host hands to them, where their code comes from, and how they are started.
+//! Kernels of the GPU, and what starts them.
+//!
+//! | module | knows |
+//! | --- | --- |
+//! | [`abi`] | what is handed to a kernel |
+//! | [`program`] | the code: built beforehand, or by NVRTC when it is first needed |
+//! | `gather` | from placements to pieces |
+//! | `flight` | what has been started and not ended |
+//! | [`CudaKernel`] | all of them together |
 
 pub mod abi;
 mod cache;
+mod flight;
+mod gather;
 mod image;
+mod kernel;
 mod nvrtc;
 pub mod program;
 
 pub use abi::{Piece, SEGMENTS, Segment, Span};
 pub use image::CHECKED;
+pub use kernel::{CudaCounters, CudaKernel, Options, Schedule, Transfer};
 pub use program::Program;

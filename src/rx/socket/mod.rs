@@ -23,14 +23,17 @@ use crate::time::Tai;
 use batch::{Batch, MESSAGES, Message, Shape, Sizer};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Legs that one receiver takes (ST 2022-7).
 pub const MAX_LEGS: usize = 2;
 
 /// Octets of a UDP datagram, or of a chain, at most.
 const CHAIN: usize = 65_536;
-/// Cells of a ring.
-const CELLS: usize = 256;
+/// Cells of a ring, when nothing else is asked for: a CPU gives them back before it asks for the next.
+pub const CELLS: usize = 256;
+/// Cells of a ring at most: 268 MiB.
+pub const MAX_CELLS: usize = 4096;
 /// Calls of one poll at most, when all that comes is rejected.
 const CALLS: usize = 16;
 
@@ -50,6 +53,15 @@ pub struct Options {
     pub utc_offset_s: i32,
     /// Let the kernel merge datagrams.
     pub gro: bool,
+    /// Cells of the ring, [`CELLS`] to [`MAX_CELLS`]; each takes a datagram or a merged chain of them. A GPU gives them
+    /// back later than a CPU, see [`cells_for`].
+    pub cells: usize,
+}
+
+/// Cells that hold what arrives in `hold` at `packets` a second, were every datagram to come alone.
+pub fn cells_for(packets: u64, hold: Duration) -> usize {
+    let wanted = u128::from(packets) * hold.as_nanos() / 1_000_000_000;
+    usize::try_from(wanted).unwrap_or(MAX_CELLS).next_multiple_of(64).clamp(CELLS, MAX_CELLS)
 }
 
 impl Default for Options {
@@ -61,6 +73,7 @@ impl Default for Options {
             rate: 0,
             utc_offset_s: 37,
             gro: true,
+            cells: CELLS,
         }
     }
 }
@@ -103,7 +116,8 @@ struct LegSocket {
 impl Socket {
     /// A receiver that does not receive anything yet; [`Receiver::join`] opens the legs.
     pub fn open(options: Options) -> Result<Self> {
-        let ring = SplitRing::whole(Region::host(Cells::region_octets())?);
+        let cells = options.cells.clamp(CELLS, MAX_CELLS);
+        let ring = SplitRing::whole(Region::host(Cells::region_octets(cells))?);
         let caps = Caps {
             backend: "socket",
             notes: vec!["kernel sockets: work everywhere; no other network backend is built in".into()],
@@ -115,7 +129,7 @@ impl Socket {
         Ok(Socket {
             options,
             ring,
-            cells: Cells::new(),
+            cells: Cells::new(cells),
             legs: [None, None],
             turn: 0,
             caps,
@@ -401,18 +415,18 @@ impl Cells {
     /// same cache sets.
     const STRIDE: usize = CHAIN + 23 * 64;
 
-    fn new() -> Self {
+    fn new(cells: usize) -> Self {
         Cells {
-            free: (0..CELLS as u16).rev().collect(),
-            spare: Vec::with_capacity(CELLS),
-            held: (0..CELLS).map(|_| Vec::with_capacity(MESSAGES)).collect(),
-            tokens: (0..CELLS as u32).rev().collect(),
+            free: (0..cells as u16).rev().collect(),
+            spare: Vec::with_capacity(cells),
+            held: (0..cells).map(|_| Vec::with_capacity(MESSAGES)).collect(),
+            tokens: (0..cells as u32).rev().collect(),
             slots: (0..8).map(|_| Vec::with_capacity(MESSAGES * 16)).collect(),
         }
     }
 
-    const fn region_octets() -> usize {
-        CELLS * Self::STRIDE + SLACK
+    const fn region_octets(cells: usize) -> usize {
+        cells * Self::STRIDE + SLACK
     }
 
     const fn at(cell: u16) -> usize {

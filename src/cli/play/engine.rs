@@ -1,0 +1,161 @@
+//! What does the work: a pipeline on a GPU where one is to be used and can be, else on the CPU; and why.
+
+use super::sinks::Sinks;
+use super::{Args, Gate};
+use gdmedia::error::Result;
+use gdmedia::gpu::{self, Choice, Found};
+use gdmedia::kernel::{Conversion, Level};
+use gdmedia::mem::Host;
+use gdmedia::pipeline::{Deliver, HostPipeline, Settings};
+use gdmedia::rx::{Caps, Receiver};
+use gdmedia::sdp::{Flow, Leg};
+use gdmedia::worker::Stepper;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[cfg(feature = "cuda")]
+use {
+    gdmedia::gpu::Gpu,
+    gdmedia::kernel::cuda::Options,
+    gdmedia::pipeline::{GpuPipeline, Moving, Refused},
+};
+
+/// Frames of the pipeline alone: being filled, kept for concealment.
+const POOL: usize = 6;
+
+/// Any receiver.
+type HostReceiver = Box<dyn Receiver<Mem = Host>>;
+
+/// A pipeline that is ready.
+pub struct Engine {
+    kind: Kind,
+    /// For the start block: the GPU, or why none is used.
+    pub gpu: String,
+}
+
+enum Kind {
+    Cpu(Box<HostPipeline>),
+    #[cfg(feature = "cuda")]
+    Gpu(Box<GpuPipeline>),
+}
+
+/// Finds the GPU that the options ask for.
+///
+/// # Errors
+/// One is required and cannot be had.
+pub fn choose(args: &Args) -> Result<Found> {
+    if let (Some(level), Choice::Auto) = (args.kernel, args.gpu) {
+        let why = format!("not used: --kernel {} runs on the CPU", Level::from(level).name());
+        return Ok(Found { gpu: None, why });
+    }
+    gpu::choose(args.gpu, args.interface.first().map(String::as_str))
+}
+
+/// What a run consists of, besides its sinks.
+pub struct Run<'a> {
+    pub args: &'a Args,
+    pub flow: &'a Flow,
+    pub conversion: &'a Conversion,
+    pub gate: &'a Arc<Gate>,
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+impl Run<'_> {
+    fn settings(&self, sinks: &Sinks) -> Settings {
+        Settings {
+            output: self.conversion.output(),
+            incomplete: self.args.incomplete.into(),
+            frames: POOL + sinks.held(),
+            level: self.args.kernel.map(Into::into),
+        }
+    }
+    /// For a pipeline of the CPU.
+    fn deliver(&self, sinks: &Sinks) -> Deliver<Host> {
+        self.gate.clone().deliver(sinks.offers(), self.stop.clone())
+    }
+}
+
+impl Engine {
+    /// Prepares everything but the legs.
+    ///
+    /// # Errors
+    /// No memory; on a GPU that is required, whatever it lacks.
+    pub fn open(run: &Run<'_>, chosen: Found, receiver: HostReceiver, sinks: &mut Sinks) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        let (receiver, gpu) = match &chosen.gpu {
+            None => (receiver, chosen.why),
+            Some(device) => match open_gpu(run, device, receiver, sinks) {
+                Ok(pipeline) => return Ok(Engine { kind: Kind::Gpu(Box::new(pipeline)), gpu: chosen.why }),
+                Err(refused) if run.args.gpu.required() => return Err(refused.error),
+                Err(refused) => (refused.receiver, format!("not used: {}", refused.error)),
+            },
+        };
+        #[cfg(not(feature = "cuda"))]
+        let gpu = chosen.why;
+        let mut pipeline = HostPipeline::open(receiver, run.flow, &run.settings(sinks), run.deliver(sinks))?;
+        pipeline.observe(run.gate.clone().observe());
+        Ok(Engine { kind: Kind::Cpu(Box::new(pipeline)), gpu })
+    }
+
+    /// Begins to receive.
+    ///
+    /// # Errors
+    /// As of [`Receiver::join`].
+    pub fn join_all(&mut self, legs: &[Leg]) -> Result<()> {
+        match &mut self.kind {
+            Kind::Cpu(pipeline) => pipeline.receiver_mut().join_all(legs),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => pipeline.receiver_mut().join_all(legs),
+        }
+    }
+    /// Of the receiver.
+    pub fn caps(&self) -> &Caps {
+        match &self.kind {
+            Kind::Cpu(pipeline) => pipeline.receiver().caps(),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => pipeline.receiver().caps(),
+        }
+    }
+    /// Its name, and what else there is to say.
+    pub fn kernel(&self) -> (&'static str, String) {
+        match &self.kind {
+            Kind::Cpu(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
+        }
+    }
+
+    /// For the worker. A GPU that is lost is followed by the CPU, unless the GPU is required.
+    pub fn into_stepper(self, run: &Run<'_>, sinks: &Sinks) -> Box<dyn Stepper> {
+        let _ = (run, sinks);
+        match self.kind {
+            Kind::Cpu(pipeline) => pipeline,
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) if run.args.gpu.required() => pipeline,
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => Box::new(Moving::new(*pipeline, &run.settings(sinks), run.deliver(sinks))),
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+#[allow(clippy::result_large_err)]
+fn open_gpu(
+    run: &Run<'_>,
+    gpu: &Arc<Gpu>,
+    receiver: HostReceiver,
+    sinks: &mut Sinks,
+) -> std::result::Result<GpuPipeline, Refused> {
+    // The sinks need the memory that frames lie in, so they come after the pipeline and before its first frame.
+    let offers = sinks.device_offers();
+    let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());
+    let settings = Settings { frames: POOL + sinks.held_by_device(), ..run.settings(sinks) };
+    let (mut pipeline, slab) = GpuPipeline::open(receiver, run.flow, gpu, &settings, Options::default(), deliver)?;
+    match sinks.add_device(gpu, &slab, &run.conversion.layout, &offers, run.stop) {
+        Ok(()) => {
+            pipeline.observe(run.gate.clone().observe());
+            Ok(pipeline)
+        }
+        Err(error) => Err(Refused { error, receiver: pipeline.into_receiver().into_inner() }),
+    }
+}

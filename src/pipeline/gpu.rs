@@ -1,0 +1,164 @@
+//! An SDP's video flow into frames of the GPU; and what happens when the GPU is lost.
+
+use super::video::{clock, conversion};
+use super::{Deliver, HostPipeline, Pipeline, Progress, Settings, video};
+use crate::depacketise::{Config, Depacketiser};
+use crate::error::{Error, Kind, Result};
+use crate::frame::FramePool;
+use crate::gpu::Gpu;
+use crate::kernel::cuda::{CudaKernel, Options};
+use crate::kernel::{Conversion, CpuKernel, Level};
+use crate::mem::{Device, Host, Slab};
+use crate::rx::{Receiver, Registered, RxError};
+use crate::sdp::Flow;
+use crate::worker::{Report, Stepper};
+use std::sync::Arc;
+
+/// Any receiver of the CPU.
+type HostReceiver = Box<dyn Receiver<Mem = Host>>;
+
+/// From any receiver of the CPU, through pinned memory, into frames of the GPU.
+pub type GpuPipeline = Pipeline<Registered<HostReceiver>, Device, CudaKernel>;
+
+/// A pipeline that could not be opened gives its receiver back.
+pub struct Refused {
+    /// Why.
+    pub error: Error,
+    /// As it was.
+    pub receiver: HostReceiver,
+}
+
+impl GpuPipeline {
+    /// Prepares everything from a receiver to `deliver`, and gives the memory that the frames lie in as well.
+    ///
+    /// # Errors
+    /// As of [`HostPipeline::open`]; no memory on the GPU, no kernel for it.
+    pub fn open(
+        receiver: HostReceiver,
+        flow: &Flow,
+        gpu: &Arc<Gpu>,
+        settings: &Settings,
+        options: Options,
+        deliver: Deliver<Device>,
+    ) -> std::result::Result<(Self, Arc<Slab>), Refused> {
+        let receiver = match Registered::new(receiver, gpu) {
+            Ok(receiver) => receiver,
+            Err((error, receiver)) => return Err(Refused { error, receiver }),
+        };
+        match prepare(&receiver, flow, gpu, settings, options) {
+            Ok((depacketiser, kernel, pool, slab)) => {
+                let (policy, clock) = (settings.incomplete, clock(flow));
+                Ok((Pipeline::new(receiver, depacketiser, kernel, pool, policy, clock, deliver), slab))
+            }
+            Err(error) => Err(Refused { error, receiver: receiver.into_inner() }),
+        }
+    }
+
+    /// The conversion that runs.
+    pub fn conversion(&self) -> &Conversion {
+        self.assembly.kernel.conversion()
+    }
+    /// The kernel, for its counters.
+    pub fn kernel(&self) -> &CudaKernel {
+        &self.assembly.kernel
+    }
+}
+
+type Prepared = (Depacketiser, CudaKernel, FramePool<Device>, Arc<Slab>);
+
+fn prepare(
+    receiver: &Registered<HostReceiver>,
+    flow: &Flow,
+    gpu: &Arc<Gpu>,
+    settings: &Settings,
+    options: Options,
+) -> Result<Prepared> {
+    let conversion = conversion(flow, settings)?;
+    let mut slab = Slab::new(gpu, conversion.layout.size, settings.frames)?;
+    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region))?;
+    let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
+    let kernel = CudaKernel::new(gpu, conversion, receiver.ring(), options)?;
+    Ok((Depacketiser::video(config), kernel, pool, Arc::new(slab)))
+}
+
+/// A pipeline of the GPU that goes on on the CPU when the GPU is lost: the same receiver, the same sequence; frames that
+/// were being filled are dropped and counted.
+pub struct Moving {
+    state: State,
+    plan: Option<Fallback>,
+    remark: Option<String>,
+}
+
+enum State {
+    Gpu(Box<GpuPipeline>),
+    Cpu(Box<HostPipeline>),
+    /// Only while it changes, or when there is no memory for the CPU's frames.
+    Ended,
+}
+
+/// What the CPU's pipeline needs.
+struct Fallback {
+    frames: usize,
+    level: Option<Level>,
+    deliver: Deliver<Host>,
+}
+
+impl Moving {
+    /// `deliver` gets the frames of the CPU, should it come to that.
+    pub fn new(pipeline: GpuPipeline, settings: &Settings, deliver: Deliver<Host>) -> Self {
+        let plan = Fallback { frames: settings.frames, level: settings.level, deliver };
+        Moving { state: State::Gpu(Box::new(pipeline)), plan: Some(plan), remark: None }
+    }
+
+    fn move_over(&mut self, error: Error) -> std::result::Result<(), RxError> {
+        let State::Gpu(pipeline) = std::mem::replace(&mut self.state, State::Ended) else {
+            return Err(RxError::Failed(error));
+        };
+        let Some(Fallback { frames, level, deliver }) = self.plan.take() else { return Err(RxError::Failed(error)) };
+        let conversion = pipeline.conversion().clone();
+        let parts = pipeline.into_parts().map(Registered::into_inner);
+        let remark = format!("the GPU was lost, the stream goes on on the CPU: {error}");
+        tracing::warn!("{remark}");
+        let kernel = CpuKernel::new(conversion.clone(), level);
+        let pool = FramePool::host(conversion.layout, frames).map_err(RxError::Failed)?;
+        self.state = State::Cpu(Box::new(Pipeline::resume(parts, kernel, pool, deliver)));
+        self.remark = Some(remark);
+        Ok(())
+    }
+}
+
+impl Stepper for Moving {
+    fn step(&mut self) -> std::result::Result<Progress, RxError> {
+        let stepped = match &mut self.state {
+            State::Gpu(pipeline) => pipeline.step(),
+            State::Cpu(pipeline) => return pipeline.step(),
+            State::Ended => return Err(RxError::End),
+        };
+        match (stepped, &self.state) {
+            (Err(RxError::Failed(error)), State::Gpu(pipeline)) if pipeline.is_broken() => {
+                self.move_over(error)?;
+                Ok(Progress::Busy)
+            }
+            (stepped, _) => stepped,
+        }
+    }
+
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        match &mut self.state {
+            State::Gpu(pipeline) => pipeline.finish(remarks),
+            State::Cpu(pipeline) => pipeline.finish(remarks),
+            State::Ended => {
+                Err(Error::new(Kind::Unavailable, "the GPU was lost, and the CPU has no memory for frames"))
+            }
+        }
+    }
+
+    fn report(&self, into: &mut Report) {
+        match &self.state {
+            State::Gpu(pipeline) => Stepper::report(pipeline.as_ref(), into),
+            State::Cpu(pipeline) => Stepper::report(pipeline.as_ref(), into),
+            State::Ended => {}
+        }
+        into.remarks.extend(self.remark.clone());
+    }
+}
