@@ -20,6 +20,7 @@ use gdmedia::mem::{Host, Space};
 use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
 use gdmedia::sdp::{Flow, Video};
+use gdmedia::sink::export::Target;
 use gdmedia::worker::{Ended, Worker};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -117,6 +118,9 @@ pub struct Args {
     /// Conversion kernel of the CPU; by default the best that it has
     #[arg(long, value_enum)]
     kernel: Option<Level>,
+    /// Offer frames in GPU memory to other processes: cuda-ipc=SOCKET or dma-buf=SOCKET
+    #[arg(long, value_name = "KIND=SOCKET")]
+    export: Option<Target>,
     /// GPU that frames are unpacked on: auto (the nearest, else the CPU), off, require, or its number
     #[arg(long, value_name = "auto|off|require|N", default_value = "auto")]
     gpu: Choice,
@@ -222,6 +226,11 @@ impl Args {
     fn sdp(&self) -> Option<&str> {
         self.sdp.as_deref().or(self.input.as_deref())
     }
+    /// Without a GPU the run fails.
+    #[cfg(feature = "cuda")]
+    fn needs_gpu(&self) -> bool {
+        self.gpu.required() || self.export.is_some()
+    }
     /// A capture at full speed can wait for its sinks, a network cannot.
     fn lossless(&self) -> bool {
         self.pcap.is_some() && matches!(self.pace, Pace::Full)
@@ -266,7 +275,7 @@ fn receive(args: &Args) -> Result<ExitCode> {
     let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
     let conversion = Conversion { layout, colour };
-    let run = Run { args, flow, conversion: &conversion, gate: &gate, stop: &stop };
+    let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
     let mut engine = Engine::open(&run, chosen, receiver, &mut sinks)?;
     // Last: from here on the socket's buffer fills.
     engine.join_all(&flow.legs)?;

@@ -2,13 +2,13 @@
 
 use super::sinks::Sinks;
 use super::{Args, Gate};
-use gdmedia::error::Result;
+use gdmedia::error::{self, Error, Result};
 use gdmedia::gpu::{self, Choice, Found};
 use gdmedia::kernel::{Conversion, Level};
 use gdmedia::mem::Host;
 use gdmedia::pipeline::{Deliver, HostPipeline, Settings};
 use gdmedia::rx::{Caps, Receiver};
-use gdmedia::sdp::{Flow, Leg};
+use gdmedia::sdp::{Flow, Leg, Video};
 use gdmedia::worker::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -48,13 +48,20 @@ pub fn choose(args: &Args) -> Result<Found> {
         let why = format!("not used: --kernel {} runs on the CPU", Level::from(level).name());
         return Ok(Found { gpu: None, why });
     }
-    gpu::choose(args.gpu, args.interface.first().map(String::as_str))
+    if let (Choice::Off, Some(target)) = (args.gpu, &args.export) {
+        return Err(Error::new(error::Kind::Usage, format!("--export {target} needs a GPU, and --gpu off forbids it"))
+            .cure("leave one of them out"));
+    }
+    let choice = if args.gpu == Choice::Auto && args.export.is_some() { Choice::Require } else { args.gpu };
+    gpu::choose(choice, args.interface.first().map(String::as_str))
 }
 
 /// What a run consists of, besides its sinks.
 pub struct Run<'a> {
     pub args: &'a Args,
     pub flow: &'a Flow,
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub video: &'a Video,
     pub conversion: &'a Conversion,
     pub gate: &'a Arc<Gate>,
     pub stop: &'a Arc<AtomicBool>,
@@ -86,7 +93,7 @@ impl Engine {
             None => (receiver, chosen.why),
             Some(device) => match open_gpu(run, device, receiver, sinks) {
                 Ok(pipeline) => return Ok(Engine { kind: Kind::Gpu(Box::new(pipeline)), gpu: chosen.why }),
-                Err(refused) if run.args.gpu.required() => return Err(refused.error),
+                Err(refused) if run.args.needs_gpu() => return Err(refused.error),
                 Err(refused) => (refused.receiver, format!("not used: {}", refused.error)),
             },
         };
@@ -131,7 +138,7 @@ impl Engine {
         match self.kind {
             Kind::Cpu(pipeline) => pipeline,
             #[cfg(feature = "cuda")]
-            Kind::Gpu(pipeline) if run.args.gpu.required() => pipeline,
+            Kind::Gpu(pipeline) if run.args.needs_gpu() => pipeline,
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => Box::new(Moving::new(*pipeline, &run.settings(sinks), run.deliver(sinks))),
         }
@@ -149,9 +156,9 @@ fn open_gpu(
     // The sinks need the memory that frames lie in, so they come after the pipeline and before its first frame.
     let offers = sinks.device_offers();
     let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());
-    let settings = Settings { frames: POOL + sinks.held_by_device(), ..run.settings(sinks) };
+    let settings = Settings { frames: POOL + sinks.held_by_device(run.args), ..run.settings(sinks) };
     let (mut pipeline, slab) = GpuPipeline::open(receiver, run.flow, gpu, &settings, Options::default(), deliver)?;
-    match sinks.add_device(gpu, &slab, &run.conversion.layout, &offers, run.stop) {
+    match sinks.add_device(run, gpu, &slab, &offers) {
         Ok(()) => {
             pipeline.observe(run.gate.clone().observe());
             Ok(pipeline)

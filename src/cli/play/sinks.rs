@@ -1,5 +1,7 @@
 //! Which sinks a run has, what they want, and what became of them.
 
+#[cfg(feature = "cuda")]
+use super::engine::Run;
 use super::{Args, LENT, QUEUE};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::{Layout, Output, WireFormat};
@@ -19,8 +21,9 @@ use std::time::Duration;
 use {
     gdmedia::gpu::Gpu,
     gdmedia::mem::{Device, Slab},
+    gdmedia::sink::export::{self, Export},
     gdmedia::sink::{Download, DownloadCounters},
-    std::sync::atomic::{AtomicBool, Ordering::Relaxed},
+    std::sync::atomic::Ordering::Relaxed,
 };
 
 /// A file or a stream that is being finished may take so long.
@@ -34,6 +37,8 @@ pub struct Sinks {
     device: Vec<(Arc<SinkQueue<Device>>, EndsRun)>,
     #[cfg(feature = "cuda")]
     downloaded: Option<Arc<DownloadCounters>>,
+    #[cfg(feature = "cuda")]
+    exported: Option<Box<dyn Fn() -> export::Counts + Send>>,
     finished: Vec<(String, Report)>,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
     lossless: bool,
@@ -128,6 +133,8 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         device: Vec::new(),
         #[cfg(feature = "cuda")]
         downloaded: None,
+        #[cfg(feature = "cuda")]
+        exported: None,
         finished: Vec::new(),
         verdict: None,
         lossless: args.lossless(),
@@ -243,8 +250,10 @@ impl Sinks {
 
     /// Frames of the GPU that all sinks together may have in hand.
     #[cfg(feature = "cuda")]
-    pub fn held_by_device(&self) -> usize {
-        usize::from(!self.queues.is_empty()) * (QUEUE + 1)
+    pub fn held_by_device(&self, args: &Args) -> usize {
+        let download = if self.queues.is_empty() { 0 } else { QUEUE + 1 };
+        let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() };
+        download + export
     }
 
     /// For the worker of a GPU; the sinks come with [`Sinks::add_device`].
@@ -253,21 +262,26 @@ impl Sinks {
         Offers { queues: Arc::default(), lossless: self.lossless }
     }
 
-    /// Sinks for frames of the GPU: copies for those of the CPU.
+    /// Sinks for frames of the GPU: copies for those of the CPU, and the offer to other processes.
     ///
     /// # Errors
-    /// No memory or thread.
+    /// No memory or thread; the path of the offer is in use.
     #[cfg(feature = "cuda")]
     pub fn add_device(
         &mut self,
+        run: &Run<'_>,
         gpu: &Arc<Gpu>,
-        _slab: &Arc<Slab>,
-        layout: &Layout,
+        slab: &Arc<Slab>,
         offers: &Offers<Device>,
-        stop: &Arc<AtomicBool>,
     ) -> Result<()> {
+        let layout = &run.conversion.layout;
+        if let Some(target) = &run.args.export {
+            let export = Export::new(target, slab.clone(), run.video, layout)?;
+            self.exported = Some(Box::new(export.watch()));
+            self.device.push((Arc::new(SinkQueue::spawn(Box::new(export), QUEUE)?), EndsRun::Yes));
+        }
         if !self.queues.is_empty() {
-            let (to, stop) = (self.offers(), stop.clone());
+            let (to, stop) = (self.offers(), run.stop.clone());
             let deliver = Box::new(move |frame| to.offer(frame, || stop.load(Relaxed)));
             let download = Download::new(gpu, layout, 2 + self.held(), deliver)?;
             self.downloaded = Some(download.counters());
@@ -314,7 +328,15 @@ impl Sinks {
             };
             json!({ "sink": name, "taken": report.taken, "dropped": report.dropped, "end": end })
         };
-        self.finished.iter().map(one).collect()
+        #[allow(unused_mut)]
+        let mut all: Vec<_> = self.finished.iter().map(one).collect();
+        #[cfg(feature = "cuda")]
+        all.extend(self.exported.iter().map(|counts| json!({ "export": counts() })));
+        #[cfg(feature = "cuda")]
+        all.extend(self.downloaded.iter().map(|c| {
+            json!({ "copies": { "taken": c.taken.load(Relaxed), "dropped": c.dropped.load(Relaxed), "lost": c.lost.load(Relaxed) } })
+        }));
+        all.into()
     }
     /// The same for people.
     pub fn texts(&self) -> Vec<String> {
@@ -331,6 +353,10 @@ impl Sinks {
         {
             let (dropped, lost) = (counters.dropped.load(Relaxed), counters.lost.load(Relaxed));
             lines.push(format!("copies from the GPU: {dropped} dropped for want of memory, {lost} lost with the GPU"));
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(counts) = &self.exported {
+            lines.push(format!("export: {}", counts()));
         }
         if let Some(v) = self.verified() {
             lines.push(format!(

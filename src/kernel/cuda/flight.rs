@@ -6,7 +6,6 @@ use crate::frame::Fence;
 use crate::gpu::{Event, EventKind, Fault, Gpu, Stream};
 use crate::kernel::Ticket;
 use crate::mem::{Pinned, Region};
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -184,17 +183,5 @@ impl Flight {
             self.started.pop_front();
         }
         Ok(())
-    }
-}
-
-impl Fence for Event {
-    fn is_done(&self) -> Result<bool> {
-        Ok(Event::is_done(self)?)
-    }
-    fn wait(&self) -> Result<()> {
-        Ok(Event::wait(self)?)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
