@@ -41,6 +41,7 @@
 //! | --- | --- | --- |
 //! | `cuda` (default) | frames in GPU memory, unpacked there | nothing: driver and compiler are looked for |
 //! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
+//! | both | CUDA memory for fragments that take it, see `sink::gst::Fragment::cuda` | GStreamer's CUDA library, looked for |
 #![deny(unsafe_code)]
 
 pub mod depacketise;

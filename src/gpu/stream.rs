@@ -58,6 +58,56 @@ impl Stream {
         // SAFETY: promised by the caller.
         self.gpu.note(check("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, octets, self.raw) }))
     }
+    /// Copies `count` rows of `octets` each between planes whose rows lie further apart; an address and the octets from
+    /// one row to the next, each.
+    ///
+    /// # Errors
+    /// As for [`Stream::copy`]; rows that overlap.
+    ///
+    /// # Safety
+    /// As for [`Stream::copy`], for all rows.
+    #[inline]
+    pub unsafe fn copy_rows(
+        &self,
+        to: (u64, usize),
+        from: (u64, usize),
+        octets: usize,
+        count: usize,
+    ) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        let any = sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: any,
+            srcHost: std::ptr::null(),
+            srcDevice: from.0,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: from.1,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: any,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to.0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: to.1,
+            WidthInBytes: octets,
+            Height: count,
+        };
+        // SAFETY: promised by the caller; the driver reads the description before it returns.
+        self.gpu.note(check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.raw) }))
+    }
+    /// Work from now on waits for what has been started in streams that the driver orders with its default one: those
+    /// of other libraries, as a rule. Streams of this crate are not among them.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    pub fn wait_for_others(&self, event: &Event) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: null names the default stream of the context that is bound; the event is of the same.
+        self.gpu.note(check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, std::ptr::null_mut()) }))?;
+        self.wait(event)
+    }
     /// Sets octets.
     ///
     /// # Errors
@@ -336,6 +386,40 @@ mod tests {
         assert!(end.since(&start).unwrap() >= 0.0);
         let order = Event::new(&gpu, EventKind::Order).unwrap();
         assert!(order.is_done().unwrap(), "an event that nobody recorded has happened");
+    }
+
+    #[test]
+    fn rows_go_from_one_pitch_to_another() {
+        let gpu = match Gpu::open(0) {
+            Ok(gpu) => gpu,
+            Err(error) => return println!("skipped: no CUDA device: {error}"),
+        };
+        let stream = Stream::new(&gpu, false).unwrap();
+        let mut memory = [0; 3].map(|_| 0u64);
+        for address in &mut memory {
+            // SAFETY: the context is bound; freed below.
+            check("cuMemAllocHost", unsafe { sys::cuMemAllocHost_v2(std::ptr::from_mut(address).cast(), 64) }).unwrap();
+            // SAFETY: fresh memory of this length.
+            unsafe { (*address as *mut u8).write_bytes(0xEE, 64) };
+        }
+        let [from, device, to] = memory;
+        // SAFETY: as above; nothing runs on the GPU yet.
+        let source = unsafe { std::slice::from_raw_parts_mut(from as *mut u8, 64) };
+        source[..12].copy_from_slice(&[1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0]);
+        let event = Event::new(&gpu, EventKind::Sleep).unwrap();
+        stream.wait_for_others(&event).unwrap();
+        // SAFETY: all rows lie within 64 octets, and the stream is waited for.
+        unsafe {
+            stream.copy_rows((device, 16), (from, 4), 3, 3).unwrap();
+            stream.copy_rows((to, 5), (device, 16), 3, 3).unwrap();
+            stream.synchronize().unwrap();
+            let got = std::slice::from_raw_parts(to as *const u8, 64);
+            assert_eq!(got[..14], [1, 2, 3, 0xEE, 0xEE, 4, 5, 6, 0xEE, 0xEE, 7, 8, 9, 0xEE]);
+            assert!(stream.copy_rows((to, 2), (device, 16), 3, 3).is_err(), "rows longer than their pitch");
+            for address in memory {
+                check("cuMemFreeHost", sys::cuMemFreeHost(address as *mut _)).unwrap();
+            }
+        }
     }
 
     #[test]

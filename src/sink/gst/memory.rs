@@ -54,9 +54,6 @@ impl Placed {
         let plain = plain && info.size() <= layout.size;
         Placed { layout: layout.clone(), info, plain }
     }
-    pub fn info(&self) -> &gst_video::VideoInfo {
-        &self.info
-    }
     /// Octets up to the end of the last plane.
     pub fn octets(&self) -> usize {
         let end = self.layout.planes.iter().map(|p| p.offset + p.stride * p.rows).max().unwrap_or(0);
@@ -70,11 +67,7 @@ impl Placed {
         }
         let offsets: Vec<usize> = self.layout.planes.iter().map(|p| p.offset).collect();
         let strides: Vec<i32> = self.layout.planes.iter().map(|p| p.stride as i32).collect();
-        let flags = if self.info.is_interlaced() {
-            gst_video::VideoFrameFlags::INTERLACED | gst_video::VideoFrameFlags::TFF
-        } else {
-            gst_video::VideoFrameFlags::empty()
-        };
+        let flags = fields(&self.info);
         let (format, width, height) = (self.info.format(), self.info.width(), self.info.height());
         gst_video::VideoMeta::add_full(buffer, flags, format, width, height, &offsets, &strides)
             .map_err(|e| Error::new(Kind::Internal, "GStreamer buffer").because(e))?;
@@ -129,6 +122,15 @@ impl Placed {
             }
         }
         Some(to)
+    }
+}
+
+/// Which fields a picture has.
+pub(super) fn fields(info: &gst_video::VideoInfo) -> gst_video::VideoFrameFlags {
+    if info.is_interlaced() {
+        gst_video::VideoFrameFlags::INTERLACED | gst_video::VideoFrameFlags::TFF
+    } else {
+        gst_video::VideoFrameFlags::empty()
     }
 }
 

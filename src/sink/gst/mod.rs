@@ -4,37 +4,38 @@
 //! it. At most two frames are lent at a time; a fragment that keeps more (an encoder that looks ahead) gets copies, so
 //! that it never holds up reception. A fragment whose first element cannot place planes freely (it has no
 //! `GstVideoMeta`: `filesink`) gets rows as GStreamer puts them by itself.
+//!
+//! Frames of a GPU stay there where the fragment begins with elements that take CUDA memory (`cudadownload`,
+//! `cudaconvert`, `nvh264enc`; feature `cuda`): see [`Fragment::cuda`]. Other fragments get copies in system memory.
 
 mod caps;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod display;
+mod feed;
 mod memory;
 mod stamp;
 mod words;
+
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaCounters, CudaFit, GstCudaSink};
 
 use super::{Next, Sink};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Layout, Output};
 use crate::frame::Frame;
+use feed::Feed;
 use gdmedia_sdp::{Scan, Video};
 use gstreamer as gst;
 use gstreamer::prelude::*;
-use gstreamer_app as gst_app;
-use gstreamer_video as gst_video;
-use gstreamer_video::prelude::*;
 use memory::{Loan, Placed, pool};
-use stamp::Stamper;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 /// Frames lent to GStreamer at a time; more are copied. A pool has to have so many above what the queue holds.
 pub const LENT: usize = 2;
-/// Frames that wait in `appsrc`.
-const WAITING: u64 = 1;
-/// How long muxers and files have for their end.
-const FINISH: Duration = Duration::from_secs(5);
-/// While `appsrc` is full, how often to look again.
-const LOOK: gst::ClockTime = gst::ClockTime::from_mseconds(2);
+/// How caps say that memory is a GPU's.
+const CUDA_MEMORY: &str = "memory:CUDAMemory";
 
 /// A fragment that has been parsed, found whole and opened as far as devices and displays go; not running yet.
 #[derive(Debug)]
@@ -135,41 +136,13 @@ impl Fragment {
         if self.pad.query_caps(Some(&caps)).is_empty() {
             return Err(self.refused(video, info.name()));
         }
-        let stamper = Stamper::new(video.rate);
-        let appsrc = gst_app::AppSrc::builder()
-            .caps(&caps)
-            .format(gst::Format::Time)
-            .is_live(live)
-            .max_buffers(WAITING)
-            .max_bytes(0)
-            // A frame is there when its last packet is: one period after its time.
-            .min_latency(if live { stamper.period().unwrap_or(0) as i64 } else { -1 })
-            .build();
-        let internal = |e: gst::glib::BoolError| Error::new(Kind::Internal, "GStreamer pipeline").because(e);
-        self.pipeline.add(&appsrc).map_err(internal)?;
-        appsrc.link(&self.bin).map_err(|_| self.refused(video, info.name()))?;
+        let refused = self.refused(video, info.name());
+        let feed = Feed::new(self, video, &caps, live)?.ok_or(refused)?;
         let placed = Arc::new(Placed::new(layout, info));
-        placed.clone().watch(&appsrc)?;
-        let size = placed.octets();
-        let sink = GstSink {
-            bus: self.pipeline.bus().ok_or_else(|| Error::new(Kind::Internal, "GStreamer pipeline without a bus"))?,
-            pipeline: self.pipeline,
-            appsrc,
-            placed,
-            copies: pool(size)?,
-            stamper,
-            lent: Arc::new(AtomicUsize::new(0)),
-            copied: Arc::new(AtomicU64::new(0)),
-            caps: describe(&caps),
-            text: self.text,
-            window: self.window,
-            taken: 0,
-            finish: FINISH,
-        };
-        if sink.pipeline.set_state(gst::State::Playing).is_err() {
-            return Err(failure(&sink.pipeline, &sink.text));
-        }
-        Ok(sink)
+        placed.clone().watch(feed.appsrc())?;
+        let copies = pool(placed.octets())?;
+        feed.play()?;
+        Ok(GstSink { feed, placed, copies, lent: Arc::default(), copied: Arc::default() })
     }
 
     fn refused(&self, video: &Video, offered: &str) -> Error {
@@ -198,19 +171,11 @@ impl Fragment {
 /// A running pipeline that frames are pushed into.
 #[derive(Debug)]
 pub struct GstSink {
-    pipeline: Pipeline,
-    bus: gst::Bus,
-    appsrc: gst_app::AppSrc,
+    feed: Feed,
     placed: Arc<Placed>,
     copies: gst::BufferPool,
-    stamper: Stamper,
     lent: Arc<AtomicUsize>,
     copied: Arc<AtomicU64>,
-    caps: String,
-    text: String,
-    window: bool,
-    taken: u64,
-    finish: Duration,
 }
 
 impl GstSink {
@@ -221,28 +186,6 @@ impl GstSink {
     /// Frames whose memory GStreamer holds now.
     pub fn lent(&self) -> usize {
         self.lent.load(Relaxed)
-    }
-
-    /// What the pipeline has to say; waits for it at most for `wait`.
-    fn listen(&mut self, wait: gst::ClockTime) -> Result<Next> {
-        let mut wait = Some(wait);
-        while let Some(message) = self.bus.timed_pop(wait.take().unwrap_or_default()) {
-            match message.view() {
-                gst::MessageView::Error(e) if words::window_closed(e) => {
-                    return Ok(Next::Closed("the window was closed".into()));
-                }
-                gst::MessageView::Error(e) => return Err(words::element_error(e, &self.caps)),
-                gst::MessageView::Eos(_) => {
-                    return Ok(Next::Closed(format!("the GStreamer fragment ended after {} frames", self.taken)));
-                }
-                gst::MessageView::Warning(w) => tracing::warn!("GStreamer: {}", w.error()),
-                gst::MessageView::Latency(_) => {
-                    let _ = self.pipeline.recalculate_latency();
-                }
-                _ => {}
-            }
-        }
-        Ok(Next::More)
     }
 
     fn buffer(&self, frame: &Frame) -> Result<gst::Buffer> {
@@ -266,67 +209,25 @@ impl GstSink {
 
 impl Sink for GstSink {
     fn take(&mut self, frame: &Frame) -> Result<Next> {
-        // The queue before this sink drops frames while a slow fragment is waited for here.
-        let mut next = self.listen(gst::ClockTime::ZERO)?;
-        while next == Next::More && self.appsrc.current_level_buffers() >= WAITING {
-            next = self.listen(LOOK)?;
+        match self.feed.room()? {
+            Next::More => {}
+            closed => return Ok(closed),
         }
-        if next != Next::More {
-            return Ok(next);
-        }
-        let meta = frame.meta();
-        let running = if self.appsrc.is_live() { self.pipeline.current_running_time() } else { None };
-        let stamp = self.stamper.stamp(meta, running.map_or(0, gst::ClockTime::nseconds));
         let mut buffer = self.buffer(frame)?;
-        {
-            let buffer = buffer.make_mut();
-            buffer.set_pts(gst::ClockTime::from_nseconds(stamp.pts));
-            buffer.set_duration(self.stamper.period().map(gst::ClockTime::from_nseconds));
-            buffer.set_offset(meta.number);
-            let mut flags = gst::BufferFlags::empty();
-            flags.set(gst::BufferFlags::DISCONT, stamp.discont);
-            flags.set(gst::BufferFlags::CORRUPTED, !meta.complete);
-            buffer.set_flags(flags);
-            if self.placed.info().is_interlaced() {
-                let fields = gst_video::VideoBufferFlags::INTERLACED | gst_video::VideoBufferFlags::TFF;
-                buffer.set_video_flags(fields);
-            }
-            self.placed.describe(buffer)?;
-        }
-        match self.appsrc.push_buffer(buffer) {
-            Ok(_) => {
-                self.taken += 1;
-                Ok(Next::More)
-            }
-            // The reason is on the bus, or on its way there.
-            Err(flow) => match self.listen(gst::ClockTime::from_mseconds(500))? {
-                Next::More if flow == gst::FlowError::Eos => Ok(Next::Closed("the GStreamer fragment ended".into())),
-                Next::More => Err(Error::new(Kind::Output, format!("GStreamer takes no more frames: {flow}"))),
-                closed => Ok(closed),
-            },
-        }
+        self.placed.describe(buffer.make_mut())?;
+        self.feed.push(buffer, frame.meta())
     }
 
     fn idle(&mut self) -> Result<Next> {
-        self.listen(gst::ClockTime::ZERO)
+        self.feed.idle()
     }
 
     fn finish(&mut self) -> Result<()> {
-        let _ = self.appsrc.end_of_stream();
-        let deadline = Instant::now() + self.finish;
-        while let Some(left) = deadline.checked_duration_since(Instant::now()) {
-            let wait = gst::ClockTime::try_from(left).unwrap_or(LOOK).min(gst::ClockTime::from_mseconds(100));
-            if self.listen(wait)? != Next::More {
-                return Ok(());
-            }
-        }
-        let what = format!("`{}` did not finish within {} s after {} frames", self.text, FINISH.as_secs(), self.taken);
-        Err(Error::new(Kind::Output, what).cure("look for an element that stands still; its file may be incomplete"))
+        self.feed.finish()
     }
 
     fn describe(&self) -> String {
-        let what = if self.window { "window" } else { "GStreamer" };
-        format!("{what}: {} ! {}", self.caps, self.text)
+        self.feed.describe()
     }
 }
 
@@ -372,5 +273,8 @@ fn describe(caps: &gst::Caps) -> String {
     let Some(s) = caps.structure(0) else { return caps.to_string() };
     let word = |name: &str| s.get::<String>(name).unwrap_or_default();
     let number = |name: &str| s.get::<i32>(name).unwrap_or_default();
-    format!("{} {}x{} {}", word("format"), number("width"), number("height"), word("colorimetry")).trim_end().to_owned()
+    let text = format!("{} {}x{} {}", word("format"), number("width"), number("height"), word("colorimetry"));
+    let cuda = caps.features(0).is_some_and(|features| features.contains(CUDA_MEMORY));
+    let memory = if cuda { " in CUDA memory" } else { "" };
+    format!("{}{memory}", text.trim_end())
 }
