@@ -215,15 +215,16 @@ impl Context {
     pub fn raw(&self) -> *mut ffi::GstObject {
         self.0.to_glib_none().0
     }
-    /// Is it this one that `shared` brings?
-    pub fn is_in(&self, shared: &gst::Context) -> bool {
-        shared.structure().get::<gst::Object>(CONTEXT).is_ok_and(|object| object == self.0)
-    }
     /// For tests: any object in its place.
     #[cfg(test)]
     pub fn stand_in(object: gst::Object) -> Self {
         Context(object)
     }
+}
+
+/// The CUDA context that a shared context brings.
+pub(super) fn brought(shared: &gst::Context) -> Option<gst::Object> {
+    shared.structure().get(CONTEXT).ok()
 }
 
 /// Memory of the GPU at `address`, laid out as `info` says, in GStreamer's hands until it drops `keep`; none when it

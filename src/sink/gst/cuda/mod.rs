@@ -20,7 +20,7 @@ use gdmedia_sdp::Video;
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_video as gst_video;
-use library::{AllocWrapped, CONTEXT, Context, Library, lend};
+use library::{AllocWrapped, CONTEXT, Context, Library, brought, lend};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -96,16 +96,22 @@ impl Fragment {
         library.start()?;
         let context = library.context(gpu)?;
         let shared = library.share(&context)?;
-        let theirs = self.pipeline.context(CONTEXT).filter(|theirs| !context.is_in(theirs));
-        if theirs.is_some() {
-            let _ = self.pipeline.set_state(gst::State::Null);
-        }
-        // Elements that ask later are answered by the pipeline.
-        self.pipeline.set_context(&shared);
-        if theirs.is_some() && self.pipeline.set_state(gst::State::Ready).is_err() {
+        if !self.adopt(&shared) {
             return Err(format!("the fragment does not open with the CUDA context of GPU {}", gpu.number()));
         }
         Ok(CudaFit { gpu: gpu.clone(), library, context, outputs })
+    }
+
+    /// Gives the context to its elements; closes and opens them where one has made a context by itself.
+    fn adopt(&self, shared: &gst::Context) -> bool {
+        let theirs = self.pipeline.context(CONTEXT).and_then(|context| brought(&context));
+        let again = theirs.is_some() && theirs != brought(shared);
+        if again {
+            let _ = self.pipeline.set_state(gst::State::Null);
+        }
+        // Elements that ask later are answered by the pipeline.
+        self.pipeline.set_context(shared);
+        !again || self.pipeline.set_state(gst::State::Ready).is_ok()
     }
 
     /// Starts the pipeline for frames of `layout` on the GPU; else as [`Fragment::open`].
@@ -439,8 +445,7 @@ mod tests {
                 assert_eq!(context.raw(), library.context(&gpu).unwrap().raw(), "one context a GPU");
                 let shared = library.share(&context).unwrap();
                 assert_eq!(shared.context_type(), CONTEXT);
-                assert!(context.is_in(&shared));
-                assert!(!context.is_in(&gst::Context::new(CONTEXT, true)));
+                assert_eq!(brought(&shared).unwrap().as_ptr(), context.raw());
             }
             (Ok(()), Err(error)) => println!("skipped: no CUDA device: {error}"),
             (Err(why), gpu) => {
@@ -568,5 +573,113 @@ mod tests {
         assert_eq!(lent.load(Relaxed), 0);
         drop(frame);
         assert!(pool.take().is_some());
+    }
+
+    /// An element that wants a CUDA context when it opens, as encoders do, and makes one when it gets none.
+    mod wanting {
+        use gstreamer as gst;
+        use gstreamer::glib;
+        use gstreamer::prelude::*;
+        use gstreamer::subclass::prelude::*;
+        use std::sync::{LazyLock, Mutex};
+
+        #[derive(Default)]
+        pub struct Wanting {
+            pub has: Mutex<Option<gst::Context>>,
+        }
+
+        #[glib::object_subclass]
+        impl ObjectSubclass for Wanting {
+            const NAME: &'static str = "GdmediaWanting";
+            type Type = Element;
+            type ParentType = gst::Element;
+        }
+
+        glib::wrapper! {
+            pub struct Element(ObjectSubclass<Wanting>) @extends gst::Element, gst::Object;
+        }
+
+        impl ObjectImpl for Wanting {
+            fn constructed(&self) {
+                self.parent_constructed();
+                let obj = self.obj();
+                obj.add_pad(&gst::Pad::from_template(&obj.pad_template("sink").unwrap())).unwrap();
+                obj.set_element_flags(gst::ElementFlags::SINK);
+            }
+        }
+
+        impl GstObjectImpl for Wanting {}
+
+        impl ElementImpl for Wanting {
+            fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+                static DATA: LazyLock<gst::subclass::ElementMetadata> =
+                    LazyLock::new(|| gst::subclass::ElementMetadata::new("Wanting", "Sink", "For tests", "gdmedia"));
+                Some(&DATA)
+            }
+            fn pad_templates() -> &'static [gst::PadTemplate] {
+                static PADS: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+                    let caps = gst::Caps::new_any();
+                    let presence = gst::PadPresence::Always;
+                    vec![gst::PadTemplate::new("sink", gst::PadDirection::Sink, presence, &caps).unwrap()]
+                });
+                &PADS
+            }
+            fn set_context(&self, context: &gst::Context) {
+                // One that it has is not replaced.
+                self.has.lock().unwrap().get_or_insert_with(|| context.clone());
+                self.parent_set_context(context);
+            }
+            fn change_state(
+                &self,
+                transition: gst::StateChange,
+            ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+                let none = || self.has.lock().unwrap().is_none();
+                let obj = self.obj();
+                if transition == gst::StateChange::NullToReady && none() {
+                    let message = gst::message::NeedContext::builder(super::CONTEXT).src(&*obj).build();
+                    let _ = obj.post_message(message);
+                    if none() {
+                        let own = super::sharing(&gst::Bus::new().upcast());
+                        obj.set_context(&own);
+                        let _ = obj.post_message(gst::message::HaveContext::builder(own).src(&*obj).build());
+                    }
+                }
+                let done = self.parent_change_state(transition);
+                if transition == gst::StateChange::ReadyToNull {
+                    *self.has.lock().unwrap() = None;
+                }
+                done
+            }
+        }
+    }
+
+    /// A context that elements share.
+    fn sharing(object: &gst::Object) -> gst::Context {
+        let mut context = gst::Context::new(CONTEXT, true);
+        context.get_mut().unwrap().structure_mut().set(CONTEXT, object);
+        context
+    }
+
+    #[test]
+    fn elements_that_made_a_context_by_themselves_get_ours() {
+        gst::init().unwrap();
+        gst::Element::register(None, "gdmediawanting", gst::Rank::NONE, wanting::Element::static_type()).unwrap();
+        let fragment = Fragment::parse("queue ! gdmediawanting name=it").unwrap();
+        let element = fragment.pipeline.by_name("it").unwrap().downcast::<wanting::Element>().unwrap();
+        let has = || gst::subclass::prelude::ObjectSubclassIsExt::imp(&element).has.lock().unwrap().clone();
+        let own = has().and_then(|context| brought(&context)).expect("a context of its own");
+        let ours: gst::Object = gst::Bus::new().upcast();
+        assert!(fragment.adopt(&sharing(&ours)));
+        assert_eq!(has().and_then(|context| brought(&context)), Some(ours.clone()));
+        assert_ne!(own, ours);
+        // It stays so, and is kept when the element opens again.
+        assert!(fragment.adopt(&sharing(&ours)));
+        fragment.pipeline.set_state(gst::State::Null).unwrap();
+        assert!(has().is_none());
+        fragment.pipeline.set_state(gst::State::Ready).unwrap();
+        assert_eq!(has().and_then(|context| brought(&context)), Some(ours));
+        // One that asks nobody is not closed.
+        let fragment = Fragment::parse("fakesink").unwrap();
+        assert!(fragment.adopt(&sharing(&gst::Bus::new().upcast())));
     }
 }
