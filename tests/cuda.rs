@@ -8,11 +8,13 @@
 
 use gdmedia::format::{Layout, Output};
 use gdmedia::gpu::{Gpu, Stream};
-use gdmedia::kernel::cuda::{CHECKED, Piece, Program, SEGMENTS, Segment, Span};
+use gdmedia::kernel::cuda::{CHECKED, Piece, Program, SEGMENTS, Scaler, Segment, Span};
 use gdmedia::kernel::{Colour, Conversion, Level, Pair, Run, at, conceal, pairs};
 use gdmedia::mem::{Device, Pinned, Region};
 use gdmedia::plan::Missing;
+use gdmedia::scale::scale;
 use gdmedia::sdp::{Colorimetry, Depth, Range, Sampling, Scan, Tcs};
+use gdmedia::send::pattern::{NumberReader, Pattern, read_number};
 use mask::{Mask, Rng, paint};
 use std::sync::Arc;
 
@@ -412,5 +414,98 @@ fn a_checked_build_refuses_what_does_not_fit() {
         unsafe { program.copy_spans(&bench.stream, frame, frame + (1 << 20), pieces, 1) }.unwrap();
         assert!(bench.frames_back(layout.size).iter().all(|&o| o == 0xa5), "{output:?}");
         assert_eq!(program.faults().unwrap(), 2 * count + 2, "{output:?}: a span beyond the frame");
+    }
+}
+
+/// A random frame, or one that a wire picture was converted to.
+fn convert(conversion: &Conversion, wire: &[u8]) -> Vec<u8> {
+    let format = conversion.wire();
+    let mut frame = vec![0; conversion.layout.size];
+    for (row, src) in wire.chunks(format.row_octets() as usize).enumerate() {
+        let run = Run { src, groups: format.row_pgroups(), row: row as u32, group: 0 };
+        at_scalar(conversion)(conversion, run, &mut frame);
+    }
+    frame
+}
+
+#[test]
+fn previews_are_the_law() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut rng = Rng(31);
+    let sizes = if quick() { vec![37] } else { vec![1, 2, 7, 48, 131, 700] };
+    for pair in pairs() {
+        for &width in &sizes {
+            let conversion = case(&mut rng, pair, width, &[1, 2, 3, 4, 7, 30]);
+            let mut frame = vec![0; conversion.layout.size];
+            rng.fill(&mut frame);
+            bench.set_frames(&frame);
+            for factor in [0, 1, 2, 3, 5, 8, 33, 200, u32::MAX] {
+                let scaler = Scaler::load(&bench.gpu, &conversion, factor);
+                let Some(picture) = scale(&conversion, &frame, factor) else {
+                    assert!(scaler.is_err(), "{pair}");
+                    break;
+                };
+                let scaler = scaler.unwrap();
+                assert_eq!((scaler.width(), scaler.height()), (picture.width, picture.height));
+                let (octets, to) = (scaler.octets(), bench.planes[0].address());
+                // SAFETY: the frame lies there, the plane has room for the picture, and both stay until the wait is over.
+                unsafe {
+                    bench.stream.fill(to, 0xa5, octets + 64).unwrap();
+                    scaler.run(&bench.stream, bench.frames.address(), to).unwrap();
+                }
+                bench.stream.synchronize().unwrap();
+                let got = &bench.planes[0].as_slice()[..octets + 64];
+                let wrong = got.iter().zip(&picture.octets).position(|(a, b)| a != b);
+                assert_eq!(wrong, None, "{pair} {:?} by {factor}", conversion.layout.wire);
+                assert!(got[octets..].iter().all(|&o| o == 0xa5), "octets behind the picture");
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_are_read() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut rng = Rng(41);
+    for pair in pairs() {
+        let sizes: &[(u32, u32)] = if quick() { &[(65, 40)] } else { &[(33, 37), (65, 40), (720, 487), (16, 16)] };
+        for &(width, height) in sizes {
+            let scan = rng.of(Scan::ALL);
+            let layout = pair.layout(width, height, scan).or_else(|| pair.layout(width, height, Scan::Progressive));
+            let layout = layout.expect("every pair has progressive pictures");
+            let reader = NumberReader::load(&bench.gpu, &layout).unwrap();
+            let conversion = Conversion { layout: layout.clone(), colour: COLOUR };
+            let mut pattern = Pattern::new(layout.wire, COLOUR, 75, "");
+            let mut wire = vec![0; layout.wire.frame_octets() as usize];
+            for number in [0, 1, 0xa5_1234_5678, (1 << 40) - 1] {
+                pattern.frame(number, &mut wire);
+                let mut frame = convert(&conversion, &wire);
+                for damage in [false, true] {
+                    if damage {
+                        // The lower half, where codes are, too: none, or the same where the raster has no code.
+                        let half = frame.len() / 2;
+                        rng.fill(&mut frame[half..]);
+                    }
+                    let law = read_number(&layout, &frame);
+                    assert!(damage || law.is_none_or(|law| law == number), "{pair}");
+                    bench.set_frames(&frame);
+                    let to = bench.planes[1].address();
+                    // SAFETY: the frame lies there, the plane has room for a number, and both stay until the wait is over.
+                    unsafe {
+                        bench.stream.fill(to, 0xa5, 16).unwrap();
+                        reader.run(&bench.stream, bench.frames.address(), to).unwrap();
+                    }
+                    bench.stream.synchronize().unwrap();
+                    let got = bench.planes[1].as_slice()[..16].as_chunks::<8>().0;
+                    assert_eq!(
+                        u64::from_le_bytes(got[0]),
+                        law.unwrap_or(u64::MAX),
+                        "{pair} {:?} {number}",
+                        layout.wire
+                    );
+                    assert_eq!(got[1], [0xa5; 8]);
+                }
+            }
+        }
     }
 }

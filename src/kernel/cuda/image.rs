@@ -25,42 +25,48 @@ const HEADERS: [(&str, &str); 5] = [
     ("unpack.cuh", include_str!("../../../kernels/unpack.cuh")),
     ("write.cuh", include_str!("../../../kernels/write.cuh")),
 ];
-const SOURCES: [(&str, &str); 2] =
-    [("unpack.cu", include_str!("../../../kernels/unpack.cu")), ("copy.cu", include_str!("../../../kernels/copy.cu"))];
+const SOURCES: [(&str, &str); 3] = [
+    ("unpack.cu", include_str!("../../../kernels/unpack.cu")),
+    ("copy.cu", include_str!("../../../kernels/copy.cu")),
+    ("frame.cu", include_str!("../../../kernels/frame.cu")),
+];
 
-/// Kernels of one image.
+/// A kernel.
 pub struct Wanted {
-    /// The image among the built-in ones.
+    /// Its image among the built-in ones.
     pub image: String,
     /// Its source.
     pub source: &'static str,
-    /// What NVRTC tells the source, so that it makes these kernels and no others.
+    /// What NVRTC tells the source, so that it makes this kernel and few others.
     pub defines: Vec<String>,
-    /// Their names.
-    pub kernels: Vec<String>,
+    /// Its name.
+    pub kernel: String,
 }
 
-/// Kernels, ready to be started.
-#[derive(Debug)]
-pub struct Loaded {
-    /// In the order of [`Wanted::kernels`].
-    pub kernels: Vec<Function>,
-    /// Where the code came from, for the start block.
-    pub how: String,
+impl Wanted {
+    /// Of a source that is an image of its own.
+    pub fn of(image: &str, source: &'static str, kernel: &str) -> Self {
+        Wanted { image: image.into(), source, defines: Vec::new(), kernel: kernel.into() }
+    }
+    /// Of `frame.cu`.
+    pub fn of_frame(kernel: &str) -> Self {
+        Wanted::of("frame", "frame.cu", kernel)
+    }
 }
 
-/// Loads kernels: those that are built in, else NVRTC's. `GDMEDIA_KERNELS=nvrtc` passes over the built-in ones.
+/// Loads a kernel, the built-in one or else NVRTC's, and says where its code came from. `GDMEDIA_KERNELS=nvrtc` passes over
+/// the built-in ones.
 ///
 /// # Errors
-/// There are none for this GPU, and NVRTC is missing.
-pub fn load(gpu: &Arc<Gpu>, wanted: &Wanted) -> Result<Loaded> {
+/// There is none for this GPU, and NVRTC is missing.
+pub fn load(gpu: &Arc<Gpu>, wanted: &Wanted) -> Result<(Function, String)> {
     let passed_over = std::env::var("GDMEDIA_KERNELS").is_ok_and(|from| from == "nvrtc");
     let built_in = BUILT_IN.iter().find(|(name, _)| *name == wanted.image && !passed_over);
     let mut refused = None;
     if let Some((_, image)) = built_in {
         // SAFETY: nvcc made it.
-        match unsafe { functions(gpu, &image.0, wanted) } {
-            Ok(kernels) => return Ok(Loaded { kernels, how: built_in_how(gpu.compute(), TARGETS) }),
+        match unsafe { function(gpu, &image.0, wanted) } {
+            Ok(function) => return Ok((function, built_in_how(gpu.compute(), TARGETS))),
             Err(fault) if is_no_code(fault.code) => refused = Some(fault),
             Err(fault) => return Err(fault.into()),
         }
@@ -71,20 +77,16 @@ pub fn load(gpu: &Arc<Gpu>, wanted: &Wanted) -> Result<Loaded> {
     let (image, kept) = compiled(nvrtc, &Cache::of_user(), gpu.compute(), wanted)?;
     let how = format!("compiled by NVRTC {}{}", nvrtc.version(), if kept { ", kept" } else { "" });
     // SAFETY: NVRTC made it; what was kept is whole.
-    let kernels = unsafe { functions(gpu, &image, wanted) }?;
-    Ok(Loaded { kernels, how })
+    let function = unsafe { function(gpu, &image, wanted) }?;
+    Ok((function, how))
 }
 
 /// # Safety
 /// `image` is a whole image that a CUDA compiler made.
-unsafe fn functions(gpu: &Arc<Gpu>, image: &[u8], wanted: &Wanted) -> std::result::Result<Vec<Function>, Fault> {
+unsafe fn function(gpu: &Arc<Gpu>, image: &[u8], wanted: &Wanted) -> std::result::Result<Function, Fault> {
     // SAFETY: promised by the caller.
     let module = unsafe { Module::load(gpu, image) }?;
-    let function = |name: &String| {
-        let name = CString::new(name.as_str()).unwrap_or_default();
-        module.function(&name)
-    };
-    wanted.kernels.iter().map(function).collect()
+    module.function(&CString::new(wanted.kernel.as_str()).unwrap_or_default())
 }
 
 /// The driver cannot use an image that another may.
@@ -169,11 +171,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path());
         let mut seen = BTreeSet::new();
-        for wanted in all_wanted().iter().filter(|wanted| seen.insert(wanted.kernels.clone())) {
+        for wanted in all_wanted().iter().filter(|wanted| seen.insert(wanted.kernel.clone())) {
             let (image, kept) = compiled(nvrtc, &cache, (9, 0), wanted).unwrap();
-            assert!(!kept || wanted.source == "copy.cu", "{:?}", wanted.kernels);
-            let name = wanted.kernels[0].as_bytes();
-            assert!(image.windows(name.len()).any(|w| w == name), "{:?} is in its image", wanted.kernels);
+            assert!(!kept || wanted.source != "unpack.cu", "{}", wanted.kernel);
+            let name = wanted.kernel.as_bytes();
+            assert!(image.windows(name.len()).any(|w| w == name), "{} is in its image", wanted.kernel);
             assert_eq!(compiled(nvrtc, &cache, (9, 0), wanted).unwrap(), (image, true));
         }
         println!("NVRTC {}: {} kernels", nvrtc.version(), seen.len());

@@ -3,6 +3,7 @@
 //! | module | knows |
 //! | --- | --- |
 //! | [`abi`] | what is handed to a kernel |
+//! | [`scale`] | previews |
 //! | [`program`] | the code: built beforehand, or by NVRTC when it is first needed |
 //! | `gather` | from placements to pieces |
 //! | `flight` | what has been started and not ended |
@@ -12,12 +13,14 @@ pub mod abi;
 mod cache;
 mod flight;
 mod gather;
-mod image;
+pub(crate) mod image;
 mod kernel;
 mod nvrtc;
 pub mod program;
+pub mod scale;
 
 pub use abi::{Piece, SEGMENTS, Segment, Span};
 pub use image::CHECKED;
 pub use kernel::{CudaCounters, CudaKernel, Options, Schedule, Transfer};
 pub use program::Program;
+pub use scale::Scaler;

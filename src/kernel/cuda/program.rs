@@ -41,9 +41,8 @@ impl Program {
                 .cure("choose an output of fewer octets, such as planar, or run on the CPU (--gpu off)"));
         }
         let (unpack, copy) = (unpack_wanted(conversion), copy_wanted(conversion));
-        let image::Loaded { mut kernels, how } = image::load(gpu, &unpack)?;
-        kernels.extend(image::load(gpu, &copy)?.kernels);
-        let [unpack, copy_spans] = kernels.try_into().map_err(|_| Error::new(Kind::Internal, "a kernel is missing"))?;
+        let (unpack, how) = image::load(gpu, &unpack)?;
+        let (copy_spans, _) = image::load(gpu, &copy)?;
         let (tables, addresses) = tables(gpu, conversion)?;
         Ok(Program {
             unpack,
@@ -155,7 +154,7 @@ fn unpack_wanted(conversion: &Conversion) -> Wanted {
     let wire = conversion.wire();
     let output = conversion.output();
     if output == Output::Wire {
-        return Wanted { kernels: vec!["copy_wire".into()], ..copy_wanted(conversion) };
+        return Wanted::of("copy", "copy.cu", "copy_wire");
     }
     let structure = match wire.sampling.subsampling() {
         Subsampling::Full444 => 444,
@@ -170,14 +169,14 @@ fn unpack_wanted(conversion: &Conversion) -> Wanted {
         image: format!("unpack_{structure}_{bits}"),
         source: "unpack.cu",
         defines: vec![format!("-DGD_WIRE={structure}"), format!("-DGD_BITS={bits}"), format!("-DGD_OUT={number}")],
-        kernels: vec![format!("unpack_{structure}_{bits}_{}", output.word())],
+        kernel: format!("unpack_{structure}_{bits}_{}", output.word()),
     }
 }
 
 /// The kernel that copies spans.
 fn copy_wanted(conversion: &Conversion) -> Wanted {
     let kernel = if conversion.output() == Output::V210 { "copy_spans_v210" } else { "copy_spans" };
-    Wanted { image: "copy".into(), source: "copy.cu", defines: Vec::new(), kernels: vec![kernel.into()] }
+    Wanted::of("copy", "copy.cu", kernel)
 }
 
 /// Ten-bit codes of every half float, on the GPU: those of the first and of the other planes, where samples are half
@@ -197,7 +196,7 @@ pub(super) fn tables(gpu: &Arc<Gpu>, conversion: &Conversion) -> Result<(Option<
     Ok((Some(region), at))
 }
 
-/// Every image with all its kernels: what the tests of built-in images and of NVRTC go through.
+/// Every kernel: what the tests of built-in images and of NVRTC go through.
 #[cfg(test)]
 pub(super) fn all_wanted() -> Vec<Wanted> {
     use crate::kernel::{Colour, pairs};
@@ -206,6 +205,7 @@ pub(super) fn all_wanted() -> Vec<Wanted> {
     pairs()
         .filter_map(|pair| Some(Conversion { layout: pair.layout(48, 48, Scan::Progressive)?, colour }))
         .flat_map(|conversion| [unpack_wanted(&conversion), copy_wanted(&conversion)])
+        .chain(["scale", "read_number"].map(Wanted::of_frame))
         .collect()
 }
 

@@ -70,14 +70,18 @@ impl Strips {
         if self.scan == Scan::Progressive { 1 } else { 2 }
     }
 
-    /// The 64 bits that say `number` at a place, first block at the top bit.
-    pub(super) fn word(&self, number: u64, place: Place) -> u64 {
-        let scan = match self.scan {
+    /// How the code says the scan.
+    pub(super) const fn scan_code(&self) -> u32 {
+        match self.scan {
             Scan::Progressive => 0,
             Scan::Interlaced => 1,
             Scan::Psf => 2,
-        };
-        let tag = scan << 2 | u64::from(place.bottom) << 1 | u64::from(place.field);
+        }
+    }
+
+    /// The 64 bits that say `number` at a place, first block at the top bit.
+    pub(super) fn word(&self, number: u64, place: Place) -> u64 {
+        let tag = u64::from(self.scan_code()) << 2 | u64::from(place.bottom) << 1 | u64::from(place.field);
         let body = (0b10 << (NUMBER_BITS + 6)) | (tag << NUMBER_BITS) | (number % NUMBERS);
         body << 16 | u64::from(crc16(body))
     }

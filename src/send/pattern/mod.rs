@@ -11,9 +11,13 @@
 mod code;
 mod codes;
 mod font;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod paint;
 
 pub use code::{Codes, NUMBERS, read_codes, read_number};
+#[cfg(feature = "cuda")]
+pub use gpu::NumberReader;
 
 use crate::format::WireFormat;
 use crate::kernel::Colour;
