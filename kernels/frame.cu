@@ -32,7 +32,7 @@ __device__ __forceinline__ u32 sample(const Scale& s, u32 i, u32 x, u32 y) {
         case PLANAR: {
             if (s.stride[i] == 0) return 0;
             const u32 at = i > 0 ? x >> s.pair : x, code = s.bits == 8 ? __ldg(row(i) + at) : word(row(i), at);
-            return s.table[i] ? word(reinterpret_cast<const u8*>(s.table[i]), code) : code << (16 - s.bits) >> 6;
+            return s.table[i] ? word(reinterpret_cast<const u8*>(s.table[i]), code) : (code << (16 - s.bits) & 0xffff) >> 6;
         }
         case P010:
         case P210: return word(row(i > 0), i > 0 ? (x & ~1u) + i - 1 : x) >> 6;
