@@ -439,7 +439,8 @@ fn previews_are_the_law() {
             let mut frame = vec![0; conversion.layout.size];
             rng.fill(&mut frame);
             bench.set_frames(&frame);
-            for factor in [0, 1, 2, 3, 5, 8, 33, 200, u32::MAX] {
+            let factors: &[u32] = if quick() { &[3, u32::MAX] } else { &[0, 1, 2, 3, 5, 8, 33, 200, u32::MAX] };
+            for &factor in factors {
                 let scaler = Scaler::load(&bench.gpu, &conversion, factor);
                 let Some(picture) = scale(&conversion, &frame, factor) else {
                     assert!(scaler.is_err(), "{pair}");
@@ -477,7 +478,8 @@ fn numbers_are_read() {
             let conversion = Conversion { layout: layout.clone(), colour: COLOUR };
             let mut pattern = Pattern::new(layout.wire, COLOUR, 75, "");
             let mut wire = vec![0; layout.wire.frame_octets() as usize];
-            for number in [0, 1, 0xa5_1234_5678, (1 << 40) - 1] {
+            let numbers: &[u64] = if quick() { &[0xa5_1234_5678] } else { &[0, 1, 0xa5_1234_5678, (1 << 40) - 1] };
+            for &number in numbers {
                 pattern.frame(number, &mut wire);
                 let mut frame = convert(&conversion, &wire);
                 for damage in [false, true] {
