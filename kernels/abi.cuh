@@ -17,17 +17,21 @@ struct __align__(16) Piece {
 };
 static_assert(sizeof(Piece) == 16, "Piece");
 
-// Pieces begin .. end belong to this ring and this frame.
+// Pieces begin .. end belong to this ring and this frame. With a pitch they are a run: the first one is given here, the
+// others follow it that many octets apart in their plane (a run lies in one), and one behind the other in the frame.
 struct Segment {
     u64 head;         // device addresses
     u64 body;
     u64 frame;
     u32 begin;
     u32 end;
+    Piece piece;      // the first of a run
     u32 head_octets;  // sizes of the planes, for checked builds
     u32 body_octets;
+    u32 pitch;        // 0: pieces are in memory, each by itself
+    u32 nothing;
 };
-static_assert(sizeof(Segment) == 40, "Segment");
+static_assert(sizeof(Segment) == 64, "Segment");
 
 #define SEGMENTS 16
 
@@ -50,12 +54,13 @@ struct Geometry {
 };
 static_assert(sizeof(Geometry) == 144, "Geometry");
 
-struct Launch {
-    u64 pieces;    // device address
+struct __align__(16) Launch {
+    u64 pieces;    // device address of those that are in no run
     u64 faults;    // device address of a u32: what a checked build refused
     u32 count;     // pieces
     u32 segments;  // of them, 1 .. SEGMENTS
     Geometry geometry;
+    u64 nothing;
     Segment segment[SEGMENTS];
 };
-static_assert(sizeof(Launch) == 168 + 40 * SEGMENTS, "Launch");
+static_assert(sizeof(Launch) == 176 + 64 * SEGMENTS, "Launch");

@@ -33,7 +33,11 @@ __device__ __forceinline__ u32 segment_of(const Launch& l, u32 index) {
 }
 
 __device__ __forceinline__ uint4 load_piece(const Launch& l, u32 index) {
-    return __ldg(reinterpret_cast<const uint4*>(l.pieces) + index);
+    const Segment& s = l.segment[segment_of(l, index)];
+    if (s.pitch == 0) return __ldg(reinterpret_cast<const uint4*>(l.pieces) + index);
+    const u32 n = index - s.begin;
+    const Piece& p = s.piece;
+    return make_uint4(p.src + n * s.pitch, p.dst + n * p.len, p.rest + n * s.pitch, p.len | (u32)p.first << 16);
 }
 
 __device__ __forceinline__ Item item(const Launch& l, u32 index, uint4 piece) {

@@ -5,7 +5,6 @@ use crate::format::Layout;
 use crate::mem::{CpuAccess, Host, Region, Space};
 use crate::plan::Missing;
 use crate::time::Tai;
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -45,8 +44,14 @@ pub trait Fence: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The GPU is lost.
     fn wait(&self) -> Result<()>;
-    /// For whoever can wait in a better way: what a stream of the GPU can wait for, a `gpu::Event` in frames of a GPU.
-    fn as_any(&self) -> &dyn Any;
+    /// Lets a stream of the GPU wait until it is done; the CPU does not, where that can be avoided.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    #[cfg(feature = "cuda")]
+    fn queue(&self, _stream: &crate::gpu::Stream) -> Result<()> {
+        self.wait()
+    }
 }
 
 #[cfg(feature = "cuda")]
@@ -57,8 +62,8 @@ impl Fence for crate::gpu::Event {
     fn wait(&self) -> Result<()> {
         Ok(self.wait()?)
     }
-    fn as_any(&self) -> &dyn Any {
-        self
+    fn queue(&self, stream: &crate::gpu::Stream) -> Result<()> {
+        Ok(stream.wait(self)?)
     }
 }
 

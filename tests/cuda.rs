@@ -191,8 +191,7 @@ fn check(bench: &mut Bench, rng: &mut Rng, conversion: &Conversion, frames: usiz
             frame: bench.frames.address() + (i * stride) as u64,
             begin,
             end: pieces.len() as u32,
-            head_octets: 0,
-            body_octets: 0,
+            ..Segment::default()
         });
         all.push(parts);
         wires.push(wire);
@@ -389,7 +388,8 @@ fn a_checked_build_refuses_what_does_not_fit() {
         let [head, body] = [&bench.planes[0], &bench.planes[1]].map(Region::address);
         let frame = bench.frames.address();
         let count = wrong.len() as u32;
-        let segment = Segment { head, body, frame, begin: 0, end: count, head_octets: 1000, body_octets: 560 };
+        let segment =
+            Segment { head, body, frame, end: count, head_octets: 1000, body_octets: 560, ..Segment::default() };
         for (room, piece) in bench.pieces.as_mut_slice().as_chunks_mut().0.iter_mut().zip(wrong.iter().chain([&right]))
         {
             *room = octets_of(piece);

@@ -1,6 +1,7 @@
 //! GPUs: finding one, and holding its primary context.
 #![allow(unsafe_code)]
 
+use super::budget::Budget;
 use super::driver::{self, Fault, check};
 use super::{Choice, Found, near};
 use crate::error::{Error, Kind, Result};
@@ -20,6 +21,7 @@ pub struct Gpu {
     compute: (i32, i32),
     driver: i32,
     lost: AtomicBool,
+    budget: Budget,
 }
 
 // SAFETY: a context belongs to the process; every thread binds it before it calls.
@@ -68,7 +70,17 @@ impl Gpu {
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) })
             .map_err(refused)?;
         let address = address.unwrap_or_default();
-        let gpu = Arc::new(Gpu { number, device, context, name, address, compute, driver, lost: false.into() });
+        let gpu = Arc::new(Gpu {
+            number,
+            device,
+            context,
+            name,
+            address,
+            compute,
+            driver,
+            lost: false.into(),
+            budget: Budget::default(),
+        });
         gpu.bind().map_err(refused)?;
         open.push(Arc::downgrade(&gpu));
         Ok(gpu)
@@ -169,6 +181,10 @@ impl Gpu {
         // SAFETY: writes two numbers; the context is bound.
         self.note(check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) }))?;
         Ok((free, total))
+    }
+    /// What this process may use of its memory, and does.
+    pub const fn budget(&self) -> &Budget {
+        &self.budget
     }
     /// For the start block: `NVIDIA H200 (GPU 0, CUDA 13.0, 139 GiB)`.
     pub fn describe(&self) -> String {

@@ -1,6 +1,8 @@
 //! The GPU: which one is used and why, its context, streams and events. CUDA's driver is looked for at run time; a
 //! program without it runs on the CPU.
 
+#[cfg(feature = "cuda")]
+mod budget;
 mod choice;
 #[cfg(feature = "cuda")]
 mod device;
@@ -13,6 +15,8 @@ mod none;
 #[cfg(feature = "cuda")]
 mod stream;
 
+#[cfg(feature = "cuda")]
+pub use budget::Budget;
 pub use choice::{Choice, Found};
 #[cfg(feature = "cuda")]
 pub use device::{Gpu, choose, list};

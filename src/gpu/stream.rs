@@ -120,6 +120,47 @@ impl Stream {
         // SAFETY: promised by the caller.
         self.gpu.note(check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(at, octet, octets, self.raw) }))
     }
+    /// Writes a number when all work so far is done: what the CPU can look at without asking the driver.
+    ///
+    /// # Errors
+    /// The GPU is lost, or it cannot write there.
+    ///
+    /// # Safety
+    /// `at` is the address of eight octets of pinned memory, a multiple of 8, that live until the work is done and that
+    /// the CPU reads as an atomic.
+    #[inline]
+    pub unsafe fn write(&self, at: u64, value: u64) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        // SAFETY: promised by the caller.
+        let code = unsafe { sys::cuStreamWriteValue64_v2(self.raw, at, value, 0) };
+        self.gpu.note(check("cuStreamWriteValue64", code))
+    }
+    /// Work from now on waits until the number at `at` is `value` or more; see [`Stream::write`].
+    ///
+    /// # Errors
+    /// The GPU is lost, or it cannot read there.
+    ///
+    /// # Safety
+    /// As for [`Stream::write`].
+    pub unsafe fn wait_value(&self, at: u64, value: u64) -> Result<(), Fault> {
+        self.gpu.bind()?;
+        let least = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
+        // SAFETY: promised by the caller.
+        let code = unsafe { sys::cuStreamWaitValue64_v2(self.raw, at, value, least) };
+        self.gpu.note(check("cuStreamWaitValue64", code))
+    }
+    /// Has all its work been done? Also where a fault of work that was started shows.
+    ///
+    /// # Errors
+    /// Some work failed, or the GPU is lost.
+    pub fn is_done(&self) -> Result<bool, Fault> {
+        self.gpu.bind()?;
+        // SAFETY: the stream exists.
+        match unsafe { sys::cuStreamQuery(self.raw) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.gpu.note(check("cuStreamQuery", code)).map(|()| true),
+        }
+    }
     /// Starts a kernel.
     ///
     /// # Errors

@@ -259,17 +259,27 @@ impl DeviceMemory {
             let left = gpu
                 .memory()
                 .map_or_else(|_| String::new(), |(free, all)| format!(", {} of {} MiB are free", mib(free), mib(all)));
-            Error::new(Kind::Unavailable, format!("GPU {} has no {} MiB{left}", gpu.number(), mib(len + (1 << 20) - 1)))
+            Error::new(Kind::Unavailable, format!("GPU {} has no {} MiB{left}", gpu.number(), len.div_ceil(1 << 20)))
                 .because(fault)
                 .cure("free GPU memory (nvidia-smi shows who has it), or choose another GPU (--gpu N) or the CPU (--gpu off)")
         };
         gpu.bind().map_err(refused)?;
         let len = len.max(1).checked_next_multiple_of(GRAIN).unwrap_or(usize::MAX);
+        gpu.budget().take(len).map_err(|(used, limit)| {
+            let [len, used, limit] = [len, used, limit].map(|octets| octets.div_ceil(1 << 20));
+            let what = format!("{len} MiB more of GPU {}, {used} in use, and {limit} are allowed", gpu.number());
+            Error::new(Kind::Unavailable, what).cure("raise --gpu-memory, or receive fewer or smaller streams")
+        })?;
         let mut address = 0;
         // SAFETY: the context is bound; freed by `drop`.
-        gpu.note(check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut address, len) })).map_err(refused)?;
-        let Some(start) = NonNull::new(address as *mut u8) else {
-            return Err(Error::new(Kind::Unavailable, "the GPU's driver gave no address"));
+        let allocated = gpu.note(check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut address, len) }));
+        let start = match (allocated, NonNull::new(address as *mut u8)) {
+            (Ok(()), Some(start)) => start,
+            (failed, _) => {
+                gpu.budget().give_back(len);
+                failed.map_err(refused)?;
+                return Err(Error::new(Kind::Unavailable, "the GPU's driver gave no address"));
+            }
         };
         let memory = DeviceMemory { gpu: gpu.clone(), start, len };
         // SAFETY: fresh memory of this length.
@@ -285,6 +295,7 @@ impl Drop for DeviceMemory {
         let _ = self.gpu.bind();
         // SAFETY: allocated in `new`; waits for work that uses it.
         let _ = unsafe { sys::cuMemFree_v2(self.start.as_ptr() as u64) };
+        self.gpu.budget().give_back(self.len);
     }
 }
 
@@ -333,6 +344,12 @@ mod tests {
         let error = Region::device(&gpu, 1 << 50).unwrap_err();
         assert!(error.to_string().contains("MiB are free"), "{error}");
         assert!(Slab::new(&gpu, usize::MAX / 2, 3).is_err());
+        let used = gpu.budget().used();
+        let region = Region::device(&gpu, 1 << 20).unwrap();
+        assert!(gpu.budget().used() >= 1 << 20);
+        drop(region);
+        // Other tests have memory of their own, which comes and goes.
+        assert!(gpu.budget().used() <= used + (1 << 30));
         assert!(!gpu.is_lost());
     }
 }

@@ -69,10 +69,8 @@ impl Sink<Device> for Download {
         let to = copy.region_mut().as_mut_ptr() as u64;
         let octets = copy.layout().size;
         let copied = (|| -> Result<()> {
-            match frame.fence().map(|fence| (fence, fence.as_any().downcast_ref::<Event>())) {
-                None => {}
-                Some((_, Some(event))) => self.stream.wait(event)?,
-                Some((fence, None)) => fence.wait()?,
+            if let Some(fence) = frame.fence() {
+                fence.queue(&self.stream)?;
             }
             // SAFETY: both are frames of the same layout, held until the copy is done; nobody writes to the first, and
             // nobody knows the second.

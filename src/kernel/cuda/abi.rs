@@ -25,7 +25,8 @@ pub struct Piece {
     pub first: u16,
 }
 
-/// Pieces `begin .. end` of a launch: their ring and their frame.
+/// Pieces `begin .. end` of a launch: their ring and their frame. With a pitch they are a run, as packets that were
+/// received one behind the other mostly are: nothing has to be read to know where they lie.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -39,10 +40,17 @@ pub struct Segment {
     pub begin: u32,
     /// The piece behind the last.
     pub end: u32,
+    /// The first piece of a run.
+    pub piece: Piece,
     /// Octets of the head plane, for checked builds.
     pub head_octets: u32,
     /// Octets of the body plane, for checked builds.
     pub body_octets: u32,
+    /// Octets from one piece of a run to the next in their plane, which is the same for all; each lies behind the one
+    /// before in the frame. 0: no run, the pieces are in memory.
+    pub pitch: u32,
+    /// Nothing.
+    pub nothing: u32,
 }
 
 /// Segments of a launch at most.
@@ -82,10 +90,10 @@ pub struct Geometry {
 }
 
 /// The one parameter of kernels that take pieces.
-#[repr(C)]
+#[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
-    /// Address of the pieces.
+    /// Address of the pieces that are in no run; a segment's pieces begin at its `begin`.
     pub pieces: u64,
     /// Address of a counter, where a checked build counts what it refuses.
     pub faults: u64,
@@ -95,6 +103,8 @@ pub struct Launch {
     pub segments: u32,
     /// The frame.
     pub geometry: Geometry,
+    /// Nothing.
+    pub nothing: u64,
     /// They follow one another: the first begins at piece 0, the last ends with `count`.
     pub segment: [Segment; SEGMENTS],
 }
@@ -111,12 +121,13 @@ pub struct Span {
 
 const _: () = {
     assert!(size_of::<Piece>() == 16 && offset_of!(Piece, rest) == 8 && offset_of!(Piece, first) == 14);
-    assert!(size_of::<Segment>() == 40 && offset_of!(Segment, begin) == 24 && offset_of!(Segment, body_octets) == 36);
+    assert!(size_of::<Segment>() == 64 && offset_of!(Segment, begin) == 24 && offset_of!(Segment, piece) == 32);
+    assert!(offset_of!(Segment, body_octets) == 52 && offset_of!(Segment, pitch) == 56);
     assert!(size_of::<Geometry>() == 144 && offset_of!(Geometry, size) == 48 && offset_of!(Geometry, stride) == 56);
     assert!(offset_of!(Geometry, row_octets) == 68 && offset_of!(Geometry, interlaced) == 92);
     assert!(offset_of!(Geometry, offset) == 96 && offset_of!(Geometry, matrix) == 108);
-    assert!(size_of::<Launch>() == 168 + 40 * SEGMENTS && offset_of!(Launch, count) == 16);
-    assert!(offset_of!(Launch, geometry) == 24 && offset_of!(Launch, segment) == 168);
+    assert!(size_of::<Launch>() == 176 + 64 * SEGMENTS && offset_of!(Launch, count) == 16);
+    assert!(offset_of!(Launch, geometry) == 24 && offset_of!(Launch, segment) == 176);
     assert!(size_of::<Span>() == 8);
 };
 

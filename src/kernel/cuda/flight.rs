@@ -1,13 +1,18 @@
-//! What has been started and not been seen to end: tickets, events, and the memory that descriptions lie in.
+//! What has been started and not been seen to end: tickets, and the memory that descriptions lie in.
+//!
+//! Behind each batch the GPU writes its ticket to memory of the host, where the receiving thread looks without asking
+//! the driver: a driver that many threads ask all the time is slow for all of them. Other streams wait for that number as
+//! well, so that a batch costs two calls, its start and the number.
 #![allow(unsafe_code)]
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::frame::Fence;
 use crate::gpu::{Event, EventKind, Fault, Gpu, Stream};
 use crate::kernel::Ticket;
 use crate::mem::{Pinned, Region};
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::time::{Duration, Instant};
 
 /// Events that nobody waits for any more are used again.
 #[derive(Debug)]
@@ -39,15 +44,17 @@ pub struct Areas {
     area: usize,
     count: usize,
     current: usize,
-    busy: Vec<bool>,
+    /// The ticket of the batch that each describes.
+    tickets: Vec<u64>,
 }
 
 impl Areas {
     fn new(gpu: &Arc<Gpu>, area: usize, count: usize) -> Result<Self> {
         let memory = Region::pinned(gpu, area * count)?;
-        Ok(Areas { memory, area, count, current: 0, busy: vec![false; count] })
+        Ok(Areas { memory, area, count, current: 0, tickets: vec![0; count] })
     }
     /// The area that is being filled, as values of a type of which any octets are one.
+    #[inline]
     pub fn current<T: Plain>(&mut self) -> &mut [T] {
         let start = self.current * self.area;
         let octets = &mut self.memory.as_mut_slice()[start..start + self.area];
@@ -57,14 +64,6 @@ impl Areas {
     /// Where the GPU finds it.
     pub fn address(&self) -> u64 {
         self.memory.address() + (self.current * self.area) as u64
-    }
-    /// Its offset in the memory of all areas.
-    pub const fn offset(&self) -> usize {
-        self.current * self.area
-    }
-    /// Octets of all.
-    pub fn octets(&self) -> usize {
-        self.memory.len()
     }
 }
 
@@ -78,14 +77,16 @@ unsafe impl Plain for super::abi::Span {}
 // SAFETY: integers only, without padding (asserted in `abi`).
 unsafe impl Plain for super::abi::Piece {}
 
-/// Work that was started, oldest first.
+/// Looks at the memory of the host in vain before the driver is asked whether the GPU still lives.
+const PATIENCE: u32 = 1 << 14;
+
+/// Work that was started.
 #[derive(Debug)]
 pub struct Flight {
     events: Events,
-    started: VecDeque<(u64, Arc<Event>, Option<usize>)>,
     issued: u64,
-    done: u64,
-    last: Option<Arc<Event>>,
+    done: Arc<Flag>,
+    in_vain: u32,
     /// Memory for descriptions.
     pub areas: Areas,
     /// How often all areas were busy: the GPU is slower than the stream.
@@ -98,43 +99,33 @@ impl Flight {
     /// # Errors
     /// No memory.
     pub fn new(gpu: &Arc<Gpu>, area: usize, count: usize) -> Result<Self> {
-        let all =
-            (0..32).map(|_| Event::new(gpu, EventKind::Order).map(Arc::new)).collect::<std::result::Result<_, _>>()?;
+        let all = (0..8).map(|_| Event::new(gpu, EventKind::Order).map(Arc::new));
         Ok(Flight {
-            events: Events { gpu: gpu.clone(), all, next: 0 },
-            started: VecDeque::with_capacity(count + 64),
+            events: Events { gpu: gpu.clone(), all: all.collect::<std::result::Result<_, _>>()?, next: 0 },
             issued: 0,
-            done: 0,
-            last: None,
+            done: Arc::new(Flag { memory: Region::pinned(gpu, 64)?, gpu: gpu.clone() }),
+            in_vain: 0,
             areas: Areas::new(gpu, area, count)?,
             waited: 0,
         })
     }
 
-    /// The work that `stream` was given last gets a ticket; with it goes the current area when it was used.
+    /// The work that `stream` was given last, which the current area describes, gets a ticket.
     ///
     /// # Errors
     /// The GPU is lost.
-    pub fn mark(&mut self, stream: &Stream, used_area: bool) -> std::result::Result<Ticket, Fault> {
-        let event = self.events.take()?;
-        stream.record(&event)?;
+    pub fn mark(&mut self, stream: &Stream) -> std::result::Result<Ticket, Fault> {
         self.issued += 1;
-        let area = used_area.then_some(self.areas.current);
-        self.started.push_back((self.issued, event.clone(), area));
-        self.last = Some(event);
-        if used_area {
-            self.areas.busy[self.areas.current] = true;
-            self.areas.current = (self.areas.current + 1) % self.areas.count;
-            // Seldom: there are more areas than batches that a ring can hold.
-            let mut waited = false;
-            while self.areas.busy[self.areas.current] {
-                if let Some((_, event, _)) = self.started.front() {
-                    if !std::mem::replace(&mut waited, true) && !event.is_done()? {
-                        self.waited += 1;
-                    }
-                    event.wait()?;
-                }
-                self.look()?;
+        // SAFETY: the memory is aligned, and lives as long as this, which outlives the stream's work (`CudaKernel::drop`).
+        unsafe { stream.write(self.done.memory.address(), self.issued) }?;
+        self.areas.tickets[self.areas.current] = self.issued;
+        self.areas.current = (self.areas.current + 1) % self.areas.count;
+        // Seldom: there are more areas than batches that a ring can hold.
+        let next = Ticket(self.areas.tickets[self.areas.current]);
+        if !self.is_done(next, stream)? {
+            self.waited += 1;
+            while !self.is_done(next, stream)? {
+                std::hint::spin_loop();
             }
         }
         Ok(Ticket(self.issued))
@@ -157,31 +148,83 @@ impl Flight {
         Ticket(self.issued + 1)
     }
     /// Done when the last work is.
-    pub fn fence(&self) -> Option<Arc<dyn Fence>> {
-        self.last.clone().map(|event| event as Arc<dyn Fence>)
+    pub fn fence(&self) -> Arc<dyn Fence> {
+        Arc::new(Reached { flag: self.done.clone(), ticket: self.issued })
     }
 
+    /// Has the work been done?
+    ///
     /// # Errors
-    /// The work failed, or the GPU is lost.
+    /// Work of `stream` failed, or the GPU is lost.
     #[inline]
-    pub fn is_done(&mut self, ticket: Ticket) -> std::result::Result<bool, Fault> {
-        if ticket.0 > self.done {
-            self.look()?;
+    pub fn is_done(&mut self, ticket: Ticket, stream: &Stream) -> std::result::Result<bool, Fault> {
+        if ticket.0 <= self.done.seen() {
+            self.in_vain = 0;
+            return Ok(true);
         }
-        Ok(ticket.0 <= self.done)
+        self.in_vain += 1;
+        if self.in_vain >= PATIENCE {
+            self.in_vain = 0;
+            stream.is_done()?;
+        }
+        Ok(false)
+    }
+}
+
+/// Where the GPU writes the ticket of what it has done.
+#[derive(Debug)]
+struct Flag {
+    memory: Region<Pinned>,
+    gpu: Arc<Gpu>,
+}
+
+impl Flag {
+    #[inline]
+    fn seen(&self) -> u64 {
+        // SAFETY: eight aligned octets of a region that this owns; the GPU writes them, nobody reads them otherwise.
+        unsafe { AtomicU64::from_ptr(self.memory.as_ptr().cast_mut().cast()) }.load(Acquire)
+    }
+}
+
+/// The GPU has done a ticket, and all before it.
+#[derive(Debug)]
+struct Reached {
+    flag: Arc<Flag>,
+    ticket: u64,
+}
+
+/// How long a CPU looks without a pause for what the GPU does: longer than a frame's last batch takes.
+const SPIN: Duration = Duration::from_micros(100);
+
+impl Fence for Reached {
+    fn is_done(&self) -> Result<bool> {
+        if self.flag.seen() >= self.ticket {
+            return Ok(true);
+        }
+        // Asks the driver, which knows of faults.
+        if self.flag.gpu.is_lost() {
+            self.flag.gpu.memory()?;
+            return Err(Error::new(Kind::Unavailable, "the GPU was lost before the frame was finished"));
+        }
+        Ok(false)
     }
 
-    fn look(&mut self) -> std::result::Result<(), Fault> {
-        while let Some((number, event, area)) = self.started.front() {
-            if !event.is_done()? {
-                break;
+    fn wait(&self) -> Result<()> {
+        let begun = Instant::now();
+        while !self.is_done()? {
+            if begun.elapsed() < SPIN {
+                std::hint::spin_loop();
+            } else {
+                std::thread::sleep(SPIN);
+                // A fault that nobody has met yet.
+                self.flag.gpu.memory()?;
             }
-            self.done = *number;
-            if let Some(area) = area {
-                self.areas.busy[*area] = false;
-            }
-            self.started.pop_front();
         }
         Ok(())
+    }
+
+    fn queue(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: the memory lives as long as this, and whoever queues holds the frame, and so this, until the work is done.
+        Ok(unsafe { stream.wait_value(self.flag.memory.address(), self.ticket) }?)
     }
 }

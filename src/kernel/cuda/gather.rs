@@ -1,7 +1,7 @@
 //! From placements to pieces: where octets lie in a ring, checked, as the GPU is told. And which parts of the ring they
 //! are, for copies. Pure.
 
-use super::abi::Piece;
+use super::abi::{Piece, SEGMENTS, Segment};
 use crate::kernel::cpu::Place;
 use crate::plan::Placement;
 use crate::ring::Slot;
@@ -41,6 +41,66 @@ pub fn piece(slot: &Slot, placement: &Placement, planes: Planes, place: &mut Pla
     Some(Piece { src: at, dst: placement.dst, rest, len: placement.len, first: first as u16 })
 }
 
+/// The pieces of a batch as runs: packets that lie equally far apart and follow one another in the frame.
+#[derive(Debug)]
+pub struct Runs {
+    runs: Vec<Segment>,
+    planes: Planes,
+    /// More than a launch takes.
+    many: bool,
+}
+
+impl Runs {
+    /// None, of a ring of this size.
+    pub fn new(planes: Planes) -> Self {
+        Runs { runs: Vec::with_capacity(SEGMENTS), planes, many: false }
+    }
+
+    /// Adds piece number `index` of the batch.
+    #[inline]
+    pub fn add(&mut self, piece: Piece, frame: u64, index: u32) {
+        if let Some(run) = self.runs.last_mut() {
+            let (last, n) = (run.piece, run.end - run.begin);
+            let plain = piece.first == 0 && last.first == 0 || piece.first == piece.len && last.first == last.len;
+            let distance =
+                if piece.first == 0 { piece.rest.wrapping_sub(last.rest) } else { piece.src.wrapping_sub(last.src) };
+            let follows = plain
+                && run.frame == frame
+                && piece.len == last.len
+                && piece.dst.wrapping_sub(last.dst) == n * u32::from(last.len);
+            // The second piece says how far apart they lie.
+            if follows && (distance == n.wrapping_mul(run.pitch) || n == 1 && distance < 1 << 31 && distance > 0) {
+                run.pitch = if n == 1 { distance } else { run.pitch };
+                run.end = index + 1;
+                return;
+            }
+        }
+        if self.many || self.runs.len() == SEGMENTS {
+            self.many = true;
+            return;
+        }
+        self.runs.push(Segment {
+            frame,
+            begin: index,
+            end: index + 1,
+            piece,
+            head_octets: self.planes.head,
+            body_octets: self.planes.body,
+            pitch: 1,
+            ..Segment::default()
+        });
+    }
+    /// All of them, when a launch takes so many.
+    pub fn all(&mut self) -> Option<&mut Vec<Segment>> {
+        (!self.many).then_some(&mut self.runs)
+    }
+    /// Forgets all, keeps the memory.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.many = false;
+    }
+}
+
 /// Parts of a plane, `start .. end`, that hold what a batch needs.
 #[derive(Debug, Default)]
 pub struct Parts {
@@ -56,10 +116,33 @@ impl Parts {
     pub fn with_capacity(parts: usize) -> Self {
         Parts { parts: Vec::with_capacity(parts), octets: 0 }
     }
-    /// Adds `start .. end`.
+    /// Adds what a piece has in the bulk plane: the body plane, or the head plane of a ring that does not split.
+    pub fn add_piece(&mut self, piece: &Piece, is_body: bool) {
+        let (at, octets) = if is_body { (piece.rest, piece.len - piece.first) } else { (piece.src, piece.len) };
+        if octets > 0 {
+            self.add(at, at + u32::from(octets), u64::from(octets));
+        }
+    }
+    /// Adds what a run has there.
+    pub fn add_run(&mut self, run: &Segment, is_body: bool) {
+        let count = run.end - run.begin;
+        let (at, octets) =
+            if is_body { (run.piece.rest, run.piece.len - run.piece.first) } else { (run.piece.src, run.piece.len) };
+        let octets = u32::from(octets);
+        if octets == 0 || count == 0 {
+            return;
+        }
+        if run.pitch <= octets + NEAR {
+            let last = at + (count - 1) * run.pitch;
+            self.add(at, last + octets, u64::from(count) * u64::from(octets));
+        } else {
+            (0..count).for_each(|n| self.add(at + n * run.pitch, at + n * run.pitch + octets, octets.into()));
+        }
+    }
+    /// Adds `start .. end`, where `octets` are wanted.
     #[inline]
-    pub fn add(&mut self, start: u32, end: u32) {
-        self.octets += u64::from(end - start);
+    fn add(&mut self, start: u32, end: u32, octets: u64) {
+        self.octets += octets;
         match self.parts.last_mut() {
             Some((from, to)) if start >= *from && start <= to.saturating_add(NEAR) => *to = (*to).max(end),
             _ => self.parts.push((start, end)),
@@ -86,6 +169,41 @@ impl Parts {
         self.parts.clear();
         self.octets = 0;
     }
+}
+
+/// How many parts from the first on lie equally far apart, so that one copy brings them: their number, the octets from one
+/// to the next, and the longest of them. The last is the shortest of them or as long, so that nothing behind it is read.
+pub fn rows(parts: &[(u32, u32)]) -> Option<(usize, usize, usize)> {
+    let (&(start, end), others) = parts.split_first()?;
+    let pitch = others.first().map_or(0, |second| second.0 - start);
+    let mut width = end - start;
+    let mut count = 1;
+    for (n, &(from, to)) in others.iter().enumerate() {
+        // A row reaches as far as the longest, and no further than the plane surely does.
+        if from - start != pitch * (n as u32 + 1) || to - from > width {
+            break;
+        }
+        count = n + 2;
+    }
+    let last = parts[count - 1];
+    if count > 1 && last.1 - last.0 < width {
+        // The last one alone, exactly.
+        count -= 1;
+    }
+    if count == 1 {
+        width = end - start;
+    }
+    Some((count, pitch as usize, width as usize))
+}
+
+/// How many copies bring these parts.
+pub fn copies(mut parts: &[(u32, u32)]) -> u64 {
+    let mut count = 0;
+    while let Some((taken, ..)) = rows(parts) {
+        count += 1;
+        parts = parts.get(taken..).unwrap_or_default();
+    }
+    count
 }
 
 #[cfg(test)]
@@ -136,13 +254,118 @@ mod tests {
         assert!(piece(Slot { body_at: u32::MAX - 10, ..slot(20, 60) }, good, 4000, u32::MAX).is_none(), "wraps");
     }
 
+    /// The pieces that a kernel makes of a run.
+    fn expand(runs: &[Segment]) -> Vec<(u64, Piece)> {
+        let one = |run: &Segment, n: u32| {
+            let Piece { src, dst, rest, len, first } = run.piece;
+            let piece = Piece {
+                src: src.wrapping_add(n * run.pitch),
+                dst: dst + n * u32::from(len),
+                rest: rest.wrapping_add(n * run.pitch),
+                len,
+                first,
+            };
+            // What means nothing.
+            let piece = Piece {
+                src: if first == 0 { 0 } else { piece.src },
+                rest: if first == len { 0 } else { piece.rest },
+                ..piece
+            };
+            (run.frame, piece)
+        };
+        runs.iter().flat_map(|run| (0..run.end - run.begin).map(move |n| one(run, n))).collect()
+    }
+
+    #[test]
+    fn packets_of_a_chain_are_one_run() {
+        let mut runs = Runs::new(Planes { head: 1 << 20, body: 0 });
+        let chain =
+            |n: u32, at: u32| Piece { src: at + n % 53 * 1220 + 20, dst: n * 1200, rest: 0, len: 1200, first: 1200 };
+        for n in 0..106 {
+            runs.add(chain(n, n / 53 * 67_008), 64, n);
+        }
+        // The next frame begins.
+        runs.add(chain(0, 200_000), 128, 106);
+        let all = runs.all().unwrap().clone();
+        assert_eq!(all.len(), 3);
+        assert_eq!((all[0].begin, all[0].end, all[0].pitch, all[0].piece.src), (0, 53, 1220, 20));
+        assert_eq!((all[1].begin, all[1].end, all[1].piece.dst, all[1].frame), (53, 106, 53 * 1200, 64));
+        assert_eq!((all[2].begin, all[2].end, all[2].frame), (106, 107, 128));
+        runs.clear();
+        for n in 0..17 {
+            runs.add(chain(n * 2, 0), 64, n);
+        }
+        assert!(runs.all().is_none(), "gaps in the frame: more runs than a launch takes");
+        runs.clear();
+        assert!(runs.all().unwrap().is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn runs_are_the_pieces_that_were_added(
+            pieces in proptest::collection::vec((0u32..4, 0u32..3, 1u16..3, 0u16..3, 0u64..2), 1..40),
+        ) {
+            let mut runs = Runs::new(Planes { head: u32::MAX, body: u32::MAX });
+            let (mut at, mut dst) = (0, 0);
+            let mut added = Vec::new();
+            for (n, (gap, skip, len, first, frame)) in pieces.into_iter().enumerate() {
+                let len = len * 5;
+                at += gap.saturating_sub(1) * 10;
+                dst += skip.saturating_sub(1) * 5;
+                let first = [0, len, 3][usize::from(first)];
+                let piece = Piece { src: if first == 0 { 0 } else { at }, dst, rest: if first == len { 0 } else { at }, len, first };
+                dst += u32::from(len);
+                runs.add(piece, frame * 64, n as u32);
+                added.push((frame * 64, piece));
+            }
+            if let Some(runs) = runs.all() {
+                proptest::prop_assert_eq!(expand(runs), added);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_that_lie_equally_far_apart_are_rows() {
+        assert_eq!(rows(&[]), None);
+        assert_eq!(rows(&[(100, 300)]), Some((1, 0, 200)));
+        let cells = [(20, 1220), (67_028, 68_228), (134_036, 135_236)];
+        assert_eq!(rows(&cells), Some((3, 67_008, 1200)));
+        // The last one is short: it is brought alone, or what lies behind it would be read.
+        assert_eq!(rows(&[cells[0], cells[1], (134_036, 135_000)]), Some((2, 67_008, 1200)));
+        assert_eq!(copies(&[cells[0], cells[1], (134_036, 135_000), (900_000, 900_100)]), 3);
+        // One in the middle may be short, one that is longer is not among them.
+        assert_eq!(rows(&[cells[0], (67_028, 67_100), cells[2]]), Some((3, 67_008, 1200)));
+        assert_eq!(rows(&[cells[0], (67_028, 69_000)]), Some((1, 67_008, 1200)));
+        assert_eq!(rows(&[cells[0], (67_030, 68_000)]), Some((1, 67_010, 1200)));
+    }
+
+    #[test]
+    fn runs_are_one_part_where_their_pieces_are_near() {
+        let piece = Piece { src: 20, dst: 0, rest: 7000, len: 1200, first: 1200 };
+        let run = Segment { begin: 5, end: 58, piece, pitch: 1220, ..Segment::default() };
+        let mut parts = Parts::default();
+        parts.add_run(&run, false);
+        assert_eq!((parts.octets(), parts.join()), (53 * 1200, &[(20, 20 + 52 * 1220 + 1200)][..]));
+        parts.clear();
+        // Each in a cell of its own.
+        parts.add_run(&Segment { end: 8, pitch: 67_008, ..run }, false);
+        assert_eq!((parts.octets(), parts.join().len()), (3600, 3));
+        parts.clear();
+        // Nothing of it lies in the body plane.
+        parts.add_run(&run, true);
+        parts.add_piece(&piece, true);
+        assert_eq!((parts.octets(), parts.join().len()), (0, 0));
+        parts.add_piece(&Piece { first: 200, ..piece }, true);
+        assert_eq!((parts.octets(), parts.join()), (1000, &[(7000, 8000)][..]));
+    }
+
     #[test]
     fn near_parts_become_one() {
         let mut parts = Parts::default();
         for cell in [3u32, 2, 1, 7] {
             let start = cell * 67_008;
             for packet in 0..53 {
-                parts.add(start + packet * 1220 + 20, start + packet * 1220 + 1220);
+                parts.add(start + packet * 1220 + 20, start + packet * 1220 + 1220, 1200);
             }
         }
         assert_eq!(parts.octets(), 4 * 53 * 1200);
@@ -156,9 +379,9 @@ mod tests {
     #[test]
     fn a_part_that_lies_before_the_last_one_is_kept_apart_until_they_are_joined() {
         let mut parts = Parts::default();
-        parts.add(100_000, 101_000);
-        parts.add(50_000, 51_000);
-        parts.add(95_000, 96_000);
+        parts.add(100_000, 101_000, 1000);
+        parts.add(50_000, 51_000, 1000);
+        parts.add(95_000, 96_000, 1000);
         assert_eq!(parts.join(), [(50_000, 51_000), (95_000, 101_000)]);
     }
 }

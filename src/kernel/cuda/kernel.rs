@@ -8,7 +8,8 @@
 
 use super::abi::{Piece, SEGMENTS, Segment, Span};
 use super::flight::Flight;
-use super::gather::{self, Parts, Planes};
+use super::gather::{self, Parts, Planes, Runs};
+use super::options::{CudaCounters, Options, Schedule, Transfer};
 use super::program::Program;
 use crate::error::Result;
 use crate::frame::{Frame, FrameBuf};
@@ -21,64 +22,18 @@ use crate::plan::{Missing, Placement};
 use crate::ring::{SLACK, Slot, SplitRing};
 use std::sync::Arc;
 
-/// How octets come from pinned memory to the GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transfer {
-    /// Whichever is sooner done with a batch; measured when the kernel is made.
-    #[default]
-    Measure,
-    /// Copy engines bring them, kernels read them there.
-    Copy,
-    /// Kernels read them over the bus.
-    Mapped,
-}
-
-/// When work is started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Schedule {
-    /// While the frame arrives, batch by batch.
-    #[default]
-    SubFrame,
-    /// When the frame is whole. To compare with: it costs the time of the whole frame after its last packet.
-    WholeFrame,
-}
-
-/// What may be chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// The way to the GPU.
-    pub transfer: Transfer,
-    /// When work is started.
-    pub schedule: Schedule,
-}
-
-/// What a kernel has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CudaCounters {
-    /// Batches started.
-    pub batches: u64,
-    /// Pieces in them.
-    pub pieces: u64,
-    /// Octets that copy engines brought, gaps between packets included.
-    pub copied: u64,
-    /// Octets that kernels read over the bus.
-    pub mapped: u64,
-    /// Placements that lie outside of their packet, ring or frame: none, unless whoever made them is wrong.
-    pub refused: u64,
-    /// How often the GPU was slower than the stream.
-    pub waited: u64,
-}
-
 /// Pieces of a batch: enough that starting it (some 8 us of CPU time) does not matter, few enough that the last one is
 /// soon done.
-const BATCH: u32 = 128;
+const BATCH: u32 = 256;
 /// Octets of descriptions: an area of a batch, and how many areas there are.
 const SUB_FRAME: (usize, usize) = (4096 * size_of::<Piece>(), 64);
 const WHOLE_FRAME: (usize, usize) = (65_536 * size_of::<Piece>(), 4);
-/// From so many on, pieces are copied to the GPU too.
-const COPY_PIECES: u32 = 512;
-/// A copy of fewer octets costs more than reading them over the bus.
+/// A copy of fewer octets costs more than reading them over the bus; so do rows that are narrower.
 const COPY_OCTETS: u64 = 16 << 10;
+const NARROW: u64 = 4 << 10;
+/// From so many octets on a copy and a kernel are sooner done than a kernel that reads over the bus: 12 us and 54 GB/s
+/// against 34 GB/s.
+const LARGE: u64 = 1 << 20;
 
 /// Executes placements on a GPU.
 #[derive(Debug)]
@@ -86,20 +41,25 @@ pub struct CudaKernel {
     conversion: Conversion,
     program: Program,
     compute: Stream,
-    copy: Stream,
+    /// Only where something is copied: a GPU has few queues.
+    copy: Option<Stream>,
     flight: Flight,
     place: Place,
     planes: Planes,
     /// The plane that most octets lie in: where it is, its copy on the GPU, if there is to be one.
     bulk: Bulk,
+    /// Batches of so many octets are copied.
+    copy_from: u64,
     /// Its addresses, head and body.
     ring: [u64; 2],
     parts: Parts,
     segments: Vec<Segment>,
+    /// The same pieces as runs, as long as they are few enough.
+    runs: Runs,
+    /// All pieces of the batch; the GPU is given them when they are too many runs.
+    pieces: Vec<Piece>,
     pending: u32,
     batch: u32,
-    /// Memory on the GPU for pieces.
-    pieces: Region<Device>,
     /// One row each of black and of the mark.
     colours: [Region<Pinned>; 2],
     counters: CudaCounters,
@@ -149,15 +109,17 @@ impl CudaKernel {
         };
         let mut kernel = CudaKernel {
             compute: Stream::new(gpu, true)?,
-            copy: Stream::new(gpu, true)?,
-            pieces: Region::device(gpu, flight.areas.octets())?,
+            copy: mirrored.then(|| Stream::new(gpu, true)).transpose()?,
             flight,
             place: Place::new(conversion.wire()),
             planes,
             bulk: Bulk { is_body, mirror },
+            copy_from: if options.transfer == Transfer::Auto { LARGE } else { COPY_OCTETS },
             ring: ring_at,
             parts: Parts::with_capacity(4096),
             segments: Vec::with_capacity(SEGMENTS),
+            runs: Runs::new(planes),
+            pieces: Vec::with_capacity(area / size_of::<Piece>()),
             pending: 0,
             batch: if options.schedule == Schedule::SubFrame { BATCH } else { u32::MAX },
             colours: [colour(Paint::black(&conversion))?, colour(Paint::mark(&conversion))?],
@@ -167,7 +129,12 @@ impl CudaKernel {
             conversion,
             program,
         };
-        let way = kernel.choose(options.transfer, R::IN_DEVICE)?;
+        let way = match options.transfer {
+            _ if is_body && R::IN_DEVICE => "payload lies in GPU memory",
+            Transfer::Auto => "payload read over the bus, batches of a MiB and more copied first",
+            Transfer::Copy => "payload copied first",
+            Transfer::Mapped => "payload read over the bus",
+        };
         kernel.text = format!("CUDA ({}), {way}", kernel.program.how());
         Ok(kernel)
     }
@@ -185,94 +152,46 @@ impl CudaKernel {
         &self.compute
     }
 
-    /// Measures both ways with a batch of what a ring usually holds, and keeps the one that is sooner done.
-    fn choose(&mut self, transfer: Transfer, in_device: bool) -> Result<String> {
-        if self.bulk.is_body && in_device {
-            return Ok("payload lies in GPU memory".into());
-        }
-        match transfer {
-            Transfer::Copy => return Ok("copied, then unpacked, as told".into()),
-            Transfer::Mapped => return Ok("unpacked from mapped memory, as told".into()),
-            Transfer::Measure => {}
-        }
-        let [copied, mapped] = [true, false].map(|copied| self.time(copied));
-        let (copied, mapped) = (copied?, mapped?);
-        let us = |ns: u128| ns as f64 / 1e3;
-        let figures =
-            format!("a batch took {:.0} us so, {:.0} us the other way", us(copied.min(mapped)), us(copied.max(mapped)));
-        if copied <= mapped {
-            return Ok(format!("copied, then unpacked ({figures})"));
-        }
-        self.bulk.mirror = None;
-        Ok(format!("unpacked from mapped memory ({figures})"))
-    }
-
-    /// Nanoseconds from the start of a batch to its end as the CPU sees it: the median of some.
-    fn time(&mut self, copied: bool) -> std::result::Result<u128, Fault> {
-        let scratch = Region::device(self.compute.gpu(), self.conversion.layout.size).ok();
-        let Some(scratch) = scratch else { return Ok(0) };
-        let wire = *self.conversion.wire();
-        // As much of a row as a packet of 1200 octets holds, row after row.
-        let group = wire.pgroup.octets;
-        let len = (wire.row_octets().min(1200) / group * group) as u16;
-        let plane = if self.bulk.is_body { self.planes.body } else { self.planes.head };
-        let count = BATCH.min(plane / 2048).min(wire.rows()).max(1);
-        let mirror = if copied { None } else { self.bulk.mirror.take() };
-        let mut times = Vec::new();
-        for _ in 0..21 {
-            let begun = std::time::Instant::now();
-            for n in 0..count {
-                let at = n * 1220 + 20;
-                if at + u32::from(len) > plane {
-                    break;
-                }
-                let first = if self.bulk.is_body { 0 } else { len };
-                let (src, rest) = if self.bulk.is_body { (0, at) } else { (at, 0) };
-                let dst = n * wire.row_octets();
-                self.push(Piece { src, dst, rest, len, first }, scratch.address());
-            }
-            self.start()?;
-            let ticket = self.flight.last();
-            while !self.flight.is_done(ticket)? {
-                std::hint::spin_loop();
-            }
-            times.push(begun.elapsed().as_nanos());
-        }
-        if mirror.is_some() {
-            self.bulk.mirror = mirror;
-        }
-        self.counters = CudaCounters::default();
-        times.sort_unstable();
-        Ok(times[times.len() / 2])
-    }
-
-    /// Adds a piece to the batch; there is room for it.
+    /// Adds to the batch what fits into it; gives back how many placements that were. An empty batch takes one at least.
     #[inline]
-    fn push(&mut self, piece: Piece, frame: u64) {
-        match self.segments.last_mut() {
-            Some(segment) if segment.frame == frame => segment.end += 1,
-            _ => self.segments.push(Segment {
-                head: 0,
-                body: 0,
-                frame,
-                begin: self.pending,
-                end: self.pending + 1,
-                head_octets: self.planes.head,
-                body_octets: self.planes.body,
-            }),
+    fn collect(&mut self, slots: &[Slot], placements: &[Placement], frame: u64) -> usize {
+        let begin = self.pending;
+        if self.segments.len() == SEGMENTS && self.segments.last().is_some_and(|s| s.frame != frame) {
+            return 0;
         }
-        if self.bulk.is_body {
-            let octets = u32::from(piece.len - piece.first);
-            if octets > 0 {
-                self.parts.add(piece.rest, piece.rest + octets);
+        let room = self.pieces.capacity();
+        let planes = self.planes;
+        let mut taken = 0;
+        for placement in placements {
+            if self.pieces.len() == room {
+                break;
             }
-        } else {
-            self.parts.add(piece.src, piece.src + u32::from(piece.len));
-        }
-        if let Some(place) = self.flight.areas.current::<Piece>().get_mut(self.pending as usize) {
-            *place = piece;
+            taken += 1;
+            let slot = slots.get(placement.slot as usize);
+            let Some(piece) = slot.and_then(|slot| gather::piece(slot, placement, planes, &mut self.place)) else {
+                self.counters.refused += 1;
+                continue;
+            };
+            self.pieces.push(piece);
+            self.runs.add(piece, frame, self.pending);
             self.pending += 1;
         }
+        if self.pending > begin {
+            match self.segments.last_mut() {
+                Some(segment) if segment.frame == frame => segment.end = self.pending,
+                _ => self.segments.push(Segment {
+                    head: 0,
+                    body: 0,
+                    frame,
+                    begin,
+                    end: self.pending,
+                    head_octets: planes.head,
+                    body_octets: planes.body,
+                    ..Segment::default()
+                }),
+            }
+        }
+        taken
     }
 
     /// Pieces that an area holds.
@@ -285,51 +204,60 @@ impl CudaKernel {
         if self.pending == 0 {
             return Ok(());
         }
+        match self.runs.all() {
+            Some(runs) => runs.iter().for_each(|run| self.parts.add_run(run, self.bulk.is_body)),
+            None => self.pieces.iter().for_each(|piece| self.parts.add_piece(piece, self.bulk.is_body)),
+        }
         let octets = self.parts.octets();
         let parts = self.parts.join();
         let [mut head, mut body] = self.ring;
         // Packets that lie far apart (each in a cell of its own) are read where they are.
-        let worth = octets >= COPY_OCTETS * parts.len() as u64;
-        let mut ordered = false;
-        if let Some(mirror) = self.bulk.mirror.as_ref().filter(|_| worth) {
+        let worth = octets >= self.copy_from
+            && octets >= NARROW * parts.len() as u64
+            && octets >= COPY_OCTETS * gather::copies(parts);
+        if let (Some(mirror), Some(copy), true) = (&self.bulk.mirror, &self.copy, worth) {
             let plane = if self.bulk.is_body { &mut body } else { &mut head };
-            for &(start, end) in parts {
-                let (start, octets) = (u64::from(start), (end - start) as usize);
+            let mut rest = parts;
+            while let Some((rows, pitch, width)) = gather::rows(rest) {
+                let at = u64::from(rest[0].0);
                 // SAFETY: parts lie in the plane, and the mirror is as large; the ring's memory belongs to leases that
                 // are held until the ticket is done, and so does the mirror's.
-                unsafe { self.copy.copy(mirror.address() + start, *plane + start, octets) }?;
-                self.counters.copied += octets as u64;
+                unsafe {
+                    match rows {
+                        1 => copy.copy(mirror.address() + at, *plane + at, width)?,
+                        _ => copy.copy_rows((mirror.address() + at, pitch), (*plane + at, pitch), width, rows)?,
+                    }
+                }
+                self.counters.copied += (rows * width) as u64;
+                rest = &rest[rows..];
             }
             *plane = mirror.address();
-            ordered = true;
+            let event = self.flight.event()?;
+            copy.record(&event)?;
+            self.compute.wait(&event)?;
         } else {
             self.counters.mapped += octets;
         }
-        let mut pieces = self.flight.areas.address();
-        if self.pending >= COPY_PIECES {
-            let at = self.pieces.address() + self.flight.areas.offset() as u64;
-            // SAFETY: both are areas of the same size, used for this batch until its ticket is done.
-            unsafe { self.copy.copy(at, pieces, self.pending as usize * size_of::<Piece>()) }?;
-            pieces = at;
-            ordered = true;
+        // Runs go with the start; pieces are read over the bus: a copy so small would hold up those of other streams.
+        let pieces = self.flight.areas.address();
+        if self.runs.all().is_none() {
+            self.flight.areas.current()[..self.pieces.len()].copy_from_slice(&self.pieces);
         }
-        if ordered {
-            let event = self.flight.event()?;
-            self.copy.record(&event)?;
-            self.compute.wait(&event)?;
-        }
-        for segment in &mut self.segments {
+        let segments = self.runs.all().unwrap_or(&mut self.segments);
+        for segment in &mut *segments {
             (segment.head, segment.body) = (head, body);
         }
         // SAFETY: every piece was checked against ring and frame (`gather`); ring memory, frames and descriptions stay as
         // they are until the ticket is done: the lease, the frame and the area are held until then.
-        unsafe { self.program.unpack(&self.compute, &self.segments, pieces, self.pending) }?;
+        unsafe { self.program.unpack(&self.compute, segments, pieces, self.pending) }?;
         self.counters.batches += 1;
         self.counters.pieces += u64::from(self.pending);
         self.pending = 0;
+        self.pieces.clear();
         self.segments.clear();
+        self.runs.clear();
         self.parts.clear();
-        self.flight.mark(&self.compute, true)?;
+        self.flight.mark(&self.compute)?;
         Ok(())
     }
 
@@ -365,11 +293,10 @@ impl CudaKernel {
     }
 
     fn fill_batch(&mut self, count: u32, frame: u64, head: u64, octets: u32) -> std::result::Result<(), Fault> {
-        let segment =
-            Segment { head, body: head, frame, begin: 0, end: count, head_octets: octets, body_octets: octets };
+        let segment = Segment { head, body: head, frame, end: count, head_octets: octets, ..Segment::default() };
         // SAFETY: pieces lie in a row of the frame and of the colour; colours live as long as the kernel.
         unsafe { self.program.unpack(&self.compute, &[segment], self.flight.areas.address(), count) }?;
-        self.flight.mark(&self.compute, true)?;
+        self.flight.mark(&self.compute)?;
         Ok(())
     }
 
@@ -403,7 +330,7 @@ impl CudaKernel {
         let spans = self.flight.areas.address();
         // SAFETY: spans lie in a frame of this layout, which both are; both are written in this stream alone.
         unsafe { self.program.copy_spans(&self.compute, frame, previous, spans, count as u32) }?;
-        self.flight.mark(&self.compute, true)?;
+        self.flight.mark(&self.compute)?;
         Ok(())
     }
 
@@ -436,19 +363,14 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
             return Err(KernelError("a ring that the kernel was not made for".into()));
         }
         let address = frame.region_mut().address();
-        let room = self.room();
-        for placement in placements {
-            let slot = slots.get(placement.slot as usize);
-            let Some(piece) = slot.and_then(|slot| gather::piece(slot, placement, self.planes, &mut self.place)) else {
-                self.counters.refused += 1;
-                continue;
-            };
-            let full = self.segments.len() == SEGMENTS && self.segments.last().is_some_and(|s| s.frame != address);
-            if full || self.pending == room {
+        let mut rest = placements;
+        while !rest.is_empty() {
+            let taken = self.collect(slots, rest, address);
+            rest = rest.get(taken..).unwrap_or_default();
+            if !rest.is_empty() {
                 let started = self.start();
                 self.keep(started)?;
             }
-            self.push(piece, address);
         }
         if self.pending >= self.batch {
             let started = self.start();
@@ -482,7 +404,7 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
     fn finish(&mut self, frame: FrameBuf<Device>) -> std::result::Result<(Frame<Device>, Ticket), KernelError> {
         let started = self.start();
         self.keep(started)?;
-        Ok((frame.seal_after(self.flight.fence()), self.flight.last()))
+        Ok((frame.seal_after(Some(self.flight.fence())), self.flight.last()))
     }
 
     fn discard(&mut self, frame: FrameBuf<Device>) {
@@ -494,7 +416,7 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
     }
 
     fn done(&mut self, ticket: Ticket) -> std::result::Result<bool, KernelError> {
-        let done = self.flight.is_done(ticket);
+        let done = self.flight.is_done(ticket, &self.compute);
         self.keep(done)
     }
 
@@ -510,7 +432,9 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
 impl Drop for CudaKernel {
     fn drop(&mut self) {
         // Kernels and copies in flight read memory that goes with this.
-        let _ = self.copy.synchronize();
+        if let Some(copy) = &self.copy {
+            let _ = copy.synchronize();
+        }
         let _ = self.compute.synchronize();
     }
 }

@@ -16,11 +16,13 @@ mod gather;
 pub(crate) mod image;
 mod kernel;
 mod nvrtc;
+mod options;
 pub mod program;
 pub mod scale;
 
 pub use abi::{Piece, SEGMENTS, Segment, Span};
 pub use image::CHECKED;
-pub use kernel::{CudaCounters, CudaKernel, Options, Schedule, Transfer};
+pub use kernel::CudaKernel;
+pub use options::{CudaCounters, Options, Schedule, Transfer};
 pub use program::Program;
 pub use scale::Scaler;

@@ -67,7 +67,8 @@ impl Program {
     /// The GPU is lost; there are more segments than [`super::SEGMENTS`].
     ///
     /// # Safety
-    /// `pieces` is the address of `count` [`super::Piece`]s, and what they and `segments` say is so: planes of rings, from
+    /// `pieces` is the address of `count` [`super::Piece`]s (of which those in runs are not read), and what they and
+    /// `segments` say is so: planes of rings, from
     /// addresses that are multiples of 16 on, with readable octets to the next multiple of 16 behind their last; frames of
     /// this layout, at multiples of 64. All of it, `pieces` included, stays as it is until the work is done, and nobody else
     /// touches the frames; other launches of this kernel may, for other pixels.

@@ -100,10 +100,7 @@ impl Ready {
             Ready::Waited => fence.map_or(Ok(()), |fence| fence.wait()),
             Ready::Events { stream, events } => {
                 if let Some(fence) = fence {
-                    match fence.as_any().downcast_ref::<Event>() {
-                        Some(event) => stream.wait(event)?,
-                        None => fence.wait()?,
-                    }
+                    fence.queue(stream)?;
                 }
                 // Nobody waits for an older record of it: its frame was not held.
                 Ok(events.get(index).map_or(Ok(()), |event| stream.record(event))?)

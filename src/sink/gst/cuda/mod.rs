@@ -201,10 +201,8 @@ impl GstCudaSink {
 
     /// The frame in memory that GStreamer knows, finished on the GPU: not all elements look at streams.
     fn buffer(&mut self, frame: &Frame<Device>) -> Result<gst::Buffer> {
-        match frame.fence().map(|fence| (fence, fence.as_any().downcast_ref::<Event>())) {
-            None => {}
-            Some((_, Some(event))) => self.stream.wait(event)?,
-            Some((fence, None)) => fence.wait()?,
+        if let Some(fence) = frame.fence() {
+            fence.queue(&self.stream)?;
         }
         if let Some(lender) = self.lender.as_ref().filter(|_| self.lent.load(Relaxed) < LENT) {
             self.stream.record(&self.ready)?;
