@@ -2,8 +2,10 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 # GStreamer older than 1.22, or none: the program builds without its sink and says so.
-FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo --no-default-features)
+FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda")
 FUZZ_SECONDS ?= 20
+# The CUDA compiler that scripts/setup installs, and its NVRTC.
+CUDA = env $$(scripts/cuda-env)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .PHONY: help setup preview test check docs fuzz examples bench clean
@@ -25,17 +27,17 @@ preview:
 # Tests come last: the run ends with their summary.
 test: setup check docs fuzz examples
 	$(CARGO) test --no-default-features --locked --lib --bins --test cli_play
-	$(CARGO) test --workspace --locked $(FEATURES)
+	$(CUDA) $(CARGO) test --workspace --locked $(FEATURES)
 
 check:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
+	$(CUDA) $(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --locked --no-default-features -- -D warnings
 	scripts/deny
 	scripts/layers
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked $(FEATURES)
+	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(FEATURES)
 
 # cargo-fuzz wants compiler flags that stable hides.
 fuzz:
@@ -46,10 +48,10 @@ fuzz:
 
 # The ones that need no network; the others are built by the tests and lints.
 examples:
-	$(CARGO) run -q --locked $(FEATURES) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
-	$(CARGO) run -q --locked $(FEATURES) -- send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
-	$(CARGO) run -q --locked $(FEATURES) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
-	$(CARGO) run -q --locked $(FEATURES) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
+	$(CUDA) $(CARGO) run -q --locked $(FEATURES) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
+	$(CUDA) $(CARGO) run -q --locked $(FEATURES) -- send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
+	$(CUDA) $(CARGO) run -q --locked $(FEATURES) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
+	$(CUDA) $(CARGO) run -q --locked $(FEATURES) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
 
 bench:
 	@scripts/setup test

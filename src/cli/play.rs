@@ -124,6 +124,9 @@ pub struct Args {
     /// GPU that frames are unpacked on: auto (the nearest, else the CPU), off, require, or its number
     #[arg(long, value_name = "auto|off|require|N", default_value = "auto")]
     gpu: Choice,
+    /// GPU memory that this run may use at most, in MiB
+    #[arg(long, value_name = "MIB")]
+    gpu_memory: Option<usize>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -264,13 +267,13 @@ fn receive(args: &Args) -> Result<ExitCode> {
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
     let wire = pipeline::wire(video)?;
-    let prepared = sinks::prepare(args, video, &wire)?;
+    let chosen = engine::choose(args)?;
+    let prepared = sinks::prepare(args, video, &wire, chosen.gpu.as_ref())?;
     let output = prepared.output;
     let layout = Layout::new(wire, output)
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
-    let chosen = engine::choose(args)?;
     let receiver = receiver(args, flow, video, chosen.gpu.is_some())?;
     let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));

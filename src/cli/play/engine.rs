@@ -92,13 +92,17 @@ impl Engine {
         let (receiver, gpu) = match &chosen.gpu {
             None => (receiver, chosen.why),
             Some(device) => match open_gpu(run, device, receiver, sinks) {
-                Ok(pipeline) => return Ok(Engine { kind: Kind::Gpu(Box::new(pipeline)), gpu: chosen.why }),
+                Ok(pipeline) => {
+                    let gpu = format!("{}, {} MiB of its memory in use", chosen.why, device.budget().used() >> 20);
+                    return Ok(Engine { kind: Kind::Gpu(Box::new(pipeline)), gpu });
+                }
                 Err(refused) if run.args.needs_gpu() => return Err(refused.error),
                 Err(refused) => (refused.receiver, format!("not used: {}", refused.error)),
             },
         };
         #[cfg(not(feature = "cuda"))]
         let gpu = chosen.why;
+        sinks.without_gpu(run)?;
         let mut pipeline = HostPipeline::open(receiver, run.flow, &run.settings(sinks), run.deliver(sinks))?;
         pipeline.observe(run.gate.clone().observe());
         Ok(Engine { kind: Kind::Cpu(Box::new(pipeline)), gpu })
@@ -153,6 +157,9 @@ fn open_gpu(
     receiver: HostReceiver,
     sinks: &mut Sinks,
 ) -> std::result::Result<GpuPipeline, Refused> {
+    if let Some(mib) = run.args.gpu_memory {
+        gpu.budget().set_limit(mib.saturating_mul(1 << 20));
+    }
     // The sinks need the memory that frames lie in, so they come after the pipeline and before its first frame.
     let offers = sinks.device_offers();
     let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());

@@ -1,17 +1,19 @@
 //! Which sinks a run has, what they want, and what became of them.
 
-#[cfg(feature = "cuda")]
 use super::engine::Run;
 use super::{Args, LENT, QUEUE};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::Frame;
+use gdmedia::gpu::Gpu;
 use gdmedia::kernel::Colour;
 use gdmedia::mem::{Host, Space};
 use gdmedia::sdp::Video;
 use gdmedia::send::pattern;
 #[cfg(feature = "gst")]
 use gdmedia::sink::gst::Fragment;
+#[cfg(all(feature = "cuda", feature = "gst"))]
+use gdmedia::sink::gst::{CudaCounters, CudaFit};
 use gdmedia::sink::{End, FileFormat, FileSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
 use serde_json::json;
 use std::path::Path;
@@ -19,7 +21,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 #[cfg(feature = "cuda")]
 use {
-    gdmedia::gpu::Gpu,
     gdmedia::mem::{Device, Slab},
     gdmedia::sink::export::{self, Export},
     gdmedia::sink::{Download, DownloadCounters},
@@ -37,6 +38,11 @@ pub struct Sinks {
     device: Vec<(Arc<SinkQueue<Device>>, EndsRun)>,
     #[cfg(feature = "cuda")]
     downloaded: Option<Arc<DownloadCounters>>,
+    /// A fragment that takes frames where the GPU has them; opened when it is known that it will.
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    cuda: Option<(Fragment, CudaFit)>,
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    in_gst: Option<Arc<CudaCounters>>,
     #[cfg(feature = "cuda")]
     exported: Option<Box<dyn Fn() -> export::Counts + Send>>,
     finished: Vec<(String, Report)>,
@@ -57,6 +63,8 @@ enum EndsRun {
 pub struct Prepared {
     #[cfg(feature = "gst")]
     fragment: Option<Fragment>,
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    fit: Option<CudaFit>,
     notes: Vec<String>,
     /// The layout that the options ask for, or that suits the sinks best.
     pub output: Output,
@@ -66,12 +74,22 @@ pub struct Prepared {
 ///
 /// # Errors
 /// A fragment that is wrong, or takes no layout of this flow.
-pub fn prepare(args: &Args, video: &Video, wire: &WireFormat) -> Result<Prepared> {
+pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<Gpu>>) -> Result<Prepared> {
     let mut notes = Vec::new();
     #[cfg(feature = "gst")]
     let fragment = fragment(args, video, &mut notes)?;
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    let fit = fragment.as_ref().zip(gpu).and_then(|(fragment, gpu)| fit(args, fragment, video, gpu, &mut notes));
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    let on_gpu = fit.as_ref().and_then(|fit| fit.outputs().first().copied());
+    #[cfg(all(not(feature = "cuda"), feature = "gst"))]
+    let on_gpu = None;
     #[cfg(feature = "gst")]
-    let preferred = fragment.as_ref().map(|f| f.preferred_output(video)).transpose();
+    let preferred = match (on_gpu, &fragment) {
+        (Some(output), _) => Ok(Some(output)),
+        (None, fragment) => fragment.as_ref().map(|f| f.preferred_output(video)).transpose(),
+    };
+    let _ = gpu;
     #[cfg(not(feature = "gst"))]
     let preferred: Result<Option<Output>> = no_gst(args, &mut notes);
     let _ = video;
@@ -84,9 +102,27 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat) -> Result<Prepared
     Ok(Prepared {
         #[cfg(feature = "gst")]
         fragment,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        fit,
         notes,
         output,
     })
+}
+
+/// Does the fragment take frames where the GPU has them, in the layout that is wanted?
+#[cfg(all(feature = "cuda", feature = "gst"))]
+fn fit(args: &Args, fragment: &Fragment, video: &Video, gpu: &Arc<Gpu>, notes: &mut Vec<String>) -> Option<CudaFit> {
+    let wanted: Option<Output> = args.output.map(Into::into);
+    let why = match fragment.cuda(video, gpu) {
+        Ok(fit) if wanted.is_none_or(|output| fit.outputs().contains(&output)) => return Some(fit),
+        Ok(fit) => {
+            let words: Vec<_> = fit.outputs().iter().map(|o| o.word()).collect();
+            format!("on the GPU it takes {} and not what --output says", words.join(", "))
+        }
+        Err(why) => why,
+    };
+    notes.push(format!("GStreamer gets copies over the CPU: {why}"));
+    None
 }
 
 /// Is a window wanted when nothing else is said?
@@ -133,12 +169,24 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         device: Vec::new(),
         #[cfg(feature = "cuda")]
         downloaded: None,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        cuda: None,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        in_gst: None,
         #[cfg(feature = "cuda")]
         exported: None,
         finished: Vec::new(),
         verdict: None,
         lossless: args.lossless(),
         notes: prepared.notes,
+    };
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    let prepared = match (prepared.fragment, prepared.fit) {
+        (Some(fragment), Some(fit)) => {
+            sinks.cuda = Some((fragment, fit));
+            Prepared { fragment: None, fit: None, notes: Vec::new(), output: prepared.output }
+        }
+        (fragment, fit) => Prepared { fragment, fit, notes: Vec::new(), output: prepared.output },
     };
     #[cfg(feature = "gst")]
     if let Some(fragment) = prepared.fragment {
@@ -238,6 +286,8 @@ impl Sinks {
         let dropped = dropped
             + self.device.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
             + self.downloaded.as_ref().map_or(0, |c| c.dropped.load(Relaxed) + c.lost.load(Relaxed));
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        let dropped = dropped + self.in_gst.as_ref().map_or(0, |c| c.lost.load(Relaxed));
         dropped
     }
     /// A line each.
@@ -253,6 +303,8 @@ impl Sinks {
     pub fn held_by_device(&self, args: &Args) -> usize {
         let download = if self.queues.is_empty() { 0 } else { QUEUE + 1 };
         let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() };
+        #[cfg(feature = "gst")]
+        let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };
         download + export
     }
 
@@ -260,6 +312,20 @@ impl Sinks {
     #[cfg(feature = "cuda")]
     pub fn device_offers(&self) -> Offers<Device> {
         Offers { queues: Arc::default(), lossless: self.lossless }
+    }
+
+    /// No GPU after all: what was to take its frames takes those of the CPU.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn without_gpu(&mut self, run: &Run<'_>) -> Result<()> {
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        if let Some((fragment, _)) = self.cuda.take() {
+            let live = !run.args.lossless();
+            self.add(Box::new(fragment.open(run.video, &run.conversion.layout, live)?), EndsRun::Yes)?;
+        }
+        let _ = run;
+        Ok(())
     }
 
     /// Sinks for frames of the GPU: copies for those of the CPU, and the offer to other processes.
@@ -279,6 +345,21 @@ impl Sinks {
             let export = Export::new(target, slab.clone(), run.video, layout)?;
             self.exported = Some(Box::new(export.watch()));
             self.device.push((Arc::new(SinkQueue::spawn(Box::new(export), QUEUE)?), EndsRun::Yes));
+        }
+        #[cfg(feature = "gst")]
+        if let Some((fragment, fit)) = self.cuda.take() {
+            let live = !run.args.lossless();
+            match (fragment.open_cuda(fit, run.video, layout, live), &run.args.sink) {
+                (Ok(sink), _) => {
+                    self.in_gst = Some(sink.counters());
+                    self.device.push((Arc::new(SinkQueue::spawn(Box::new(sink), QUEUE)?), EndsRun::Yes));
+                }
+                (Err(error), Some(text)) => {
+                    self.notes.push(format!("GStreamer gets copies over the CPU: {error}"));
+                    self.add(Box::new(Fragment::parse(text)?.open(run.video, layout, live)?), EndsRun::Yes)?;
+                }
+                (Err(error), None) => return Err(error),
+            }
         }
         if !self.queues.is_empty() {
             let (to, stop) = (self.offers(), run.stop.clone());
