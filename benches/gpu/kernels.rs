@@ -243,7 +243,7 @@ impl Work {
             begin: i * self.count,
             end: (i + 1) * self.count,
             head_octets: self.ring_octets as u32,
-            body_octets: 0,
+            ..Segment::default()
         };
         bench.time(launches(frames * self.octets()), |i| {
             let mut segments = [Segment::default(); FRAMES];
