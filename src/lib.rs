@@ -5,7 +5,7 @@
 //! ```text
 //! SDP text --gdmedia_sdp--> Flow --rx--> ring of slots --depacketise--> Plan --kernel--> Frame --> sink
 //!                                 socket   (mem, ring)    (pure)                (frame)     gst, y4m, raw, png
-//!                                 pcap
+//!                                 pcap                                   CPU or CUDA          other processes
 //!                                 tap, fault around any of them
 //! ```
 //!
