@@ -69,6 +69,8 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     assembly: Assembly<F, K>,
     // Leases whose kernel work may still be running, oldest first.
     held: VecDeque<(Lease, Ticket)>,
+    /// The receiver's count when it was last seen.
+    starved: u64,
     observe: Option<Observe>,
 }
 
@@ -139,6 +141,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 broken: false,
             },
             held: VecDeque::with_capacity(64),
+            starved: 0,
             observe: None,
         }
     }
@@ -158,6 +161,12 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         let lease = self.receiver.poll()?;
         if lease.is_empty() {
             self.receiver.release(lease);
+            let starved = self.receiver.counters().starved;
+            if starved != std::mem::replace(&mut self.starved, starved) {
+                // The ring is full of what the kernel has not begun.
+                let flushed = self.assembly.kernel.flush();
+                self.assembly.judge(flushed).map_err(RxError::Failed)?;
+            }
             if let Some(now) = self.receiver.now() {
                 // Frames that wait for packets which never come; a capture's time is that of its packets.
                 let plan = self.depacketiser.idle(now);

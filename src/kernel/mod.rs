@@ -50,6 +50,13 @@ pub trait Kernel<R: Space, F: Space>: Send {
     fn discard(&mut self, frame: FrameBuf<F>) {
         frame.discard();
     }
+    /// Starts what waits for more to come: the ring is full of it, so that no more can.
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn flush(&mut self) -> Result<(), KernelError> {
+        Ok(())
+    }
     /// Has the work behind `ticket`, and all before it, been done?
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 //! Placements become pieces (`gather`) and collect until they are a batch; then the batch is started, while further
 //! packets arrive. After the last packet of a frame only its last batch is left to do. Copies to the GPU and unpacking
 //! run in two streams that events bring into order, so that one batch is copied while the one before is unpacked.
-
 #![allow(unsafe_code)]
 
 use super::abi::{Piece, SEGMENTS, Segment, Span};
@@ -46,11 +45,11 @@ pub struct CudaKernel {
     flight: Flight,
     place: Place,
     planes: Planes,
-    /// The plane that most octets lie in: where it is, its copy on the GPU, if there is to be one.
+    /// The plane that most octets lie in, and its copy on the GPU, if there is to be one.
     bulk: Bulk,
     /// Batches of so many octets are copied.
     copy_from: u64,
-    /// Its addresses, head and body.
+    /// Addresses of the ring's planes, head and body.
     ring: [u64; 2],
     parts: Parts,
     segments: Vec<Segment>,
@@ -180,8 +179,6 @@ impl CudaKernel {
             match self.segments.last_mut() {
                 Some(segment) if segment.frame == frame => segment.end = self.pending,
                 _ => self.segments.push(Segment {
-                    head: 0,
-                    body: 0,
                     frame,
                     begin,
                     end: self.pending,
@@ -413,6 +410,11 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
             self.fault.get_or_insert(fault);
         }
         frame.discard();
+    }
+
+    fn flush(&mut self) -> std::result::Result<(), KernelError> {
+        let started = self.start();
+        self.keep(started)
     }
 
     fn done(&mut self, ticket: Ticket) -> std::result::Result<bool, KernelError> {
