@@ -1,5 +1,7 @@
 //! What does the work: a pipeline on a GPU where one is to be used and can be, else on the CPU; and why.
 
+#[cfg(feature = "cuda")]
+use super::report;
 use super::sinks::Sinks;
 use super::{Args, Gate};
 use gdmedia::error::{self, Error, Result};
@@ -7,6 +9,8 @@ use gdmedia::gpu::{self, Choice, Found};
 use gdmedia::kernel::{Conversion, Level};
 use gdmedia::mem::Host;
 use gdmedia::pipeline::{Deliver, HostPipeline, Settings};
+#[cfg(feature = "cuda")]
+use gdmedia::rx::socket;
 use gdmedia::rx::{Caps, Receiver};
 use gdmedia::sdp::{Flow, Leg, Video};
 use gdmedia::worker::Stepper;
@@ -93,7 +97,8 @@ impl Engine {
             None => (receiver, chosen.why),
             Some(device) => match open_gpu(run, device, receiver, sinks) {
                 Ok(pipeline) => {
-                    let gpu = format!("{}, {} MiB of its memory in use", chosen.why, device.budget().used() >> 20);
+                    let mib = device.budget().used() >> 20;
+                    let gpu = format!("{}, {mib} MiB of its memory in use{}", chosen.why, short_ring(run));
                     return Ok(Engine { kind: Kind::Gpu(Box::new(pipeline)), gpu });
                 }
                 Err(refused) if run.args.needs_gpu() => return Err(refused.error),
@@ -147,6 +152,17 @@ impl Engine {
             Kind::Gpu(pipeline) => Box::new(Moving::new(*pipeline, &run.settings(sinks), run.deliver(sinks))),
         }
     }
+}
+
+/// A warning where the ring of sockets is shorter than the time for which a GPU may hold what lies in it.
+#[cfg(feature = "cuda")]
+fn short_ring(run: &Run<'_>) -> String {
+    let packets = report::packet_rate(run.flow, run.video);
+    let holds = socket::MAX_CELLS as f64 * 1e3 / packets.max(1) as f64;
+    if run.args.pcap.is_some() || holds >= super::HOLD.as_secs_f64() * 1e3 {
+        return String::new();
+    }
+    format!("; warning: the ring holds {holds:.1} ms of datagrams that come one by one, merged ones (GRO) are needed")
 }
 
 #[cfg(feature = "cuda")]
