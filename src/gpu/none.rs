@@ -16,5 +16,6 @@ pub fn choose(choice: Choice, _interface: Option<&str>) -> Result<Found> {
         return Err(Error::new(Kind::Unavailable, "this gdmedia was built without CUDA")
             .cure("build it with the feature cuda, or run on the CPU (--gpu off)"));
     }
-    Ok(Found { gpu: None, why: "not used: this gdmedia was built without CUDA".into() })
+    let why = if choice == Choice::Off { "not used: --gpu off" } else { "none: this gdmedia was built without CUDA" };
+    Ok(Found { gpu: None, why: why.into() })
 }
