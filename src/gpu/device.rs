@@ -220,7 +220,11 @@ pub fn choose(choice: Choice, interface: Option<&str>) -> Result<Found> {
     match found {
         Ok((gpu, why)) => Ok(Found { why: format!("{}, {why}", gpu.describe()), gpu: Some(gpu) }),
         Err(error) if choice.required() => Err(error),
-        Err(error) => Ok(Found { gpu: None, why: format!("none: {error}") }),
+        // Most machines have none, which needs no cure.
+        Err(error) => {
+            let text = error.to_string();
+            Ok(Found { gpu: None, why: format!("none: {}", text.lines().next().unwrap_or_default()) })
+        }
     }
 }
 
