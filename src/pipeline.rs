@@ -64,9 +64,10 @@ pub enum Progress {
 
 /// From a receiver to finished frames; see the crate's picture.
 pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
+    // Ends before `receiver`, in whose ring its kernel may still be reading: fields are dropped in this order.
+    assembly: Assembly<F, K>,
     receiver: R,
     depacketiser: Depacketiser,
-    assembly: Assembly<F, K>,
     // Leases whose kernel work may still be running, oldest first.
     held: VecDeque<(Lease, Ticket)>,
     /// The receiver's count when it was last seen.
@@ -195,16 +196,24 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// # Errors
     /// The kernel broke, or the receiver could not finish what it writes.
     pub fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
-        if !self.assembly.broken {
-            let plan = self.depacketiser.finish();
-            self.assembly.execute(plan, &self.receiver, &[])?;
-            // The last work of a GPU takes microseconds; one that has hung is not waited for.
-            let begun = Instant::now();
-            while !self.assembly.unfinished.is_empty() && begun.elapsed() < FINISH {
-                self.give_back()?;
-            }
+        let closed = self.close_all();
+        // Also after a kernel that broke: what was recorded so far is wanted all the more.
+        let finished = self.receiver.finish(remarks);
+        closed.and(finished)
+    }
+
+    fn close_all(&mut self) -> Result<(), Error> {
+        if self.assembly.broken {
+            return Ok(());
         }
-        self.receiver.finish(remarks)
+        let plan = self.depacketiser.finish();
+        self.assembly.execute(plan, &self.receiver, &[])?;
+        // The last work of a GPU takes microseconds; one that has hung is not waited for.
+        let begun = Instant::now();
+        while !self.assembly.unfinished.is_empty() && begun.elapsed() < FINISH {
+            self.give_back()?;
+        }
+        Ok(())
     }
 
     /// Steps until the input ends, then finishes: for captures. A network has no end; see [`crate::worker`].
@@ -227,13 +236,15 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.assembly.broken
     }
 
-    /// Takes it apart: leases go back, frames that were being filled are given up. For another kernel to go on with.
-    pub fn into_parts(mut self) -> Parts<R> {
-        while let Some((lease, _)) = self.held.pop_front() {
-            self.receiver.release(lease);
-        }
-        let Pipeline { receiver, depacketiser, assembly, observe, .. } = self;
+    /// Takes it apart: frames that were being filled are given up, leases go back. For another kernel to go on with.
+    pub fn into_parts(self) -> Parts<R> {
+        let Pipeline { mut receiver, depacketiser, assembly, observe, held, .. } = self;
         let Assembly { policy, clock, counters, number, .. } = assembly;
+        // The kernel ends first, and waits for work that reads what is leased.
+        drop(assembly.kernel);
+        for (lease, _) in held {
+            receiver.release(lease);
+        }
         Parts { receiver, depacketiser, policy, clock, counters, number, observe }
     }
 

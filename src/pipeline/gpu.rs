@@ -3,7 +3,7 @@
 use super::video::{clock, conversion};
 use super::{Deliver, HostPipeline, Pipeline, Progress, Settings, video};
 use crate::depacketise::{Config, Depacketiser};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::frame::FramePool;
 use crate::gpu::Gpu;
 use crate::kernel::cuda::{CudaKernel, Options};
@@ -92,7 +92,7 @@ pub struct Moving {
 enum State {
     Gpu(Box<GpuPipeline>),
     Cpu(Box<HostPipeline>),
-    /// Only while it changes, or when there is no memory for the CPU's frames.
+    /// Only while it changes.
     Ended,
 }
 
@@ -110,17 +110,25 @@ impl Moving {
         Moving { state: State::Gpu(Box::new(pipeline)), plan: Some(plan), remark: None }
     }
 
+    /// Where the CPU has no memory for frames everything stays as it is, so that it can still be finished and reported.
     fn move_over(&mut self, error: Error) -> std::result::Result<(), RxError> {
-        let State::Gpu(pipeline) = std::mem::replace(&mut self.state, State::Ended) else {
+        let (State::Gpu(pipeline), Some(plan)) = (&self.state, &self.plan) else {
             return Err(RxError::Failed(error));
         };
-        let Some(Fallback { frames, level, deliver }) = self.plan.take() else { return Err(RxError::Failed(error)) };
         let conversion = pipeline.conversion().clone();
+        let pool = FramePool::host(conversion.layout.clone(), plan.frames).map_err(|none| {
+            let what = format!("the GPU was lost ({error}), and the CPU cannot go on in its place");
+            RxError::Failed(Error::new(none.kind(), what).because(none))
+        })?;
+        let (State::Gpu(pipeline), Some(Fallback { level, deliver, .. })) =
+            (std::mem::replace(&mut self.state, State::Ended), self.plan.take())
+        else {
+            return Err(RxError::Failed(error));
+        };
         let parts = pipeline.into_parts().map(Registered::into_inner);
         let remark = format!("the GPU was lost, the stream goes on on the CPU: {error}");
         tracing::warn!("{remark}");
-        let kernel = CpuKernel::new(conversion.clone(), level);
-        let pool = FramePool::host(conversion.layout, frames).map_err(RxError::Failed)?;
+        let kernel = CpuKernel::new(conversion, level);
         self.state = State::Cpu(Box::new(Pipeline::resume(parts, kernel, pool, deliver)));
         self.remark = Some(remark);
         Ok(())
@@ -147,9 +155,7 @@ impl Stepper for Moving {
         match &mut self.state {
             State::Gpu(pipeline) => pipeline.finish(remarks),
             State::Cpu(pipeline) => pipeline.finish(remarks),
-            State::Ended => {
-                Err(Error::new(Kind::Unavailable, "the GPU was lost, and the CPU has no memory for frames"))
-            }
+            State::Ended => Ok(()),
         }
     }
 
