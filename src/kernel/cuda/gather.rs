@@ -63,13 +63,14 @@ impl Runs {
             let (last, n) = (run.piece, run.end - run.begin);
             let plain = piece.first == 0 && last.first == 0 || piece.first == piece.len && last.first == last.len;
             let distance =
-                if piece.first == 0 { piece.rest.wrapping_sub(last.rest) } else { piece.src.wrapping_sub(last.src) };
+                if piece.first == 0 { piece.rest.checked_sub(last.rest) } else { piece.src.checked_sub(last.src) };
             let follows = plain
                 && run.frame == frame
                 && piece.len == last.len
                 && piece.dst.wrapping_sub(last.dst) == n * u32::from(last.len);
-            // The second piece says how far apart they lie.
-            if follows && (distance == n.wrapping_mul(run.pitch) || n == 1 && distance < 1 << 31 && distance > 0) {
+            // The second piece says how far apart they lie; no run wraps around.
+            let next = distance.filter(|&d| n == 1 && d > 0 || n.checked_mul(run.pitch) == Some(d));
+            if let Some(distance) = next.filter(|_| follows) {
                 run.pitch = if n == 1 { distance } else { run.pitch };
                 run.end = index + 1;
                 return;
@@ -172,7 +173,8 @@ impl Parts {
 }
 
 /// How many parts from the first on lie equally far apart, so that one copy brings them: their number, the octets from one
-/// to the next, and the longest of them. The last is the shortest of them or as long, so that nothing behind it is read.
+/// to the next, and the longest of them. Where one is shorter, another part lies behind it, so that nothing behind the plane
+/// is read.
 pub fn rows(parts: &[(u32, u32)]) -> Option<(usize, usize, usize)> {
     let (&(start, end), others) = parts.split_first()?;
     let pitch = others.first().map_or(0, |second| second.0 - start);
@@ -298,6 +300,28 @@ mod tests {
         assert!(runs.all().is_none(), "gaps in the frame: more runs than a launch takes");
         runs.clear();
         assert!(runs.all().unwrap().is_empty());
+    }
+
+    #[test]
+    fn no_run_wraps_around() {
+        let mut runs = Runs::new(Planes { head: u32::MAX, body: 0 });
+        let piece = |n: u32, src: u32| Piece { src, dst: n * 10, rest: 0, len: 10, first: 10 };
+        let mut parts = Parts::default();
+        // The fifth lies where the first does: 4 GiB further, were there so much.
+        for n in 0..5 {
+            runs.add(piece(n, (n << 30).wrapping_add(100)), 64, n);
+        }
+        let ends = |runs: &mut Runs| runs.all().unwrap().iter().map(|run| (run.begin, run.end)).collect::<Vec<_>>();
+        assert_eq!(ends(&mut runs), [(0, 4), (4, 5)]);
+        runs.all().unwrap().iter().for_each(|run| parts.add_run(run, false));
+        assert_eq!(parts.octets(), 50);
+        assert_eq!(parts.join().len(), 4, "the last is the first again");
+        runs.clear();
+        // Three times as far on is as far back.
+        for (n, src) in [1 << 31, 3 << 30, 0].into_iter().enumerate() {
+            runs.add(piece(n as u32, src), 64, n as u32);
+        }
+        assert_eq!(ends(&mut runs), [(0, 2), (2, 3)]);
     }
 
     proptest::proptest! {
