@@ -47,6 +47,8 @@ impl Fault {
                 | CUDA_ERROR_CONTEXT_IS_DESTROYED
                 | CUDA_ERROR_DEVICE_UNAVAILABLE
                 | CUDA_ERROR_DEINITIALIZED
+                | CUDA_ERROR_EXTERNAL_DEVICE
+                | CUDA_ERROR_MPS_CLIENT_TERMINATED
                 | CUDA_ERROR_UNKNOWN
         )
     }
@@ -164,6 +166,7 @@ mod tests {
         let fault = |code| Fault { call: "cuStreamQuery", code };
         assert!(fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS).is_lost());
         assert!(fault(CUresult::CUDA_ERROR_ECC_UNCORRECTABLE).is_lost());
+        assert!(fault(CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED).is_lost(), "another client of MPS took it along");
         assert!(!fault(CUresult::CUDA_ERROR_OUT_OF_MEMORY).is_lost());
         assert!(!fault(CUresult::CUDA_ERROR_NO_DEVICE).is_lost());
     }

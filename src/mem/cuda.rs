@@ -137,6 +137,14 @@ impl Region<Device> {
 /// The driver puts smaller allocations together, and other processes that open one of them see its neighbours.
 const ALONE: usize = 2 << 20;
 
+/// Octets from piece to piece, and those of `count` pieces.
+fn cut(len: usize, count: usize) -> Result<(usize, usize)> {
+    let stride = len.max(1).checked_next_multiple_of(GRAIN);
+    stride
+        .and_then(|stride| Some((stride, stride.checked_mul(count)?.checked_next_multiple_of(ALONE)?)))
+        .ok_or_else(|| Error::new(Kind::Unavailable, "no GPU has so much memory").cure("use fewer or smaller frames"))
+}
+
 /// One allocation of the GPU, cut into pieces of equal size: the frames of a pool.
 #[derive(Debug)]
 pub struct Slab {
@@ -153,11 +161,7 @@ impl Slab {
     /// # Errors
     /// There is not so much memory.
     pub fn new(gpu: &Arc<Gpu>, len: usize, count: usize) -> Result<Self> {
-        let stride = len.next_multiple_of(GRAIN);
-        let all = stride
-            .checked_mul(count)
-            .and_then(|all| all.checked_next_multiple_of(ALONE))
-            .ok_or_else(|| Error::new(Kind::Unavailable, "no GPU has so much memory"))?;
+        let (stride, all) = cut(len, count)?;
         Ok(Slab { memory: Arc::new(DeviceMemory::new(gpu, all)?), len, stride, count, handed_out: false })
     }
     /// The pieces, as regions; once, for they are written to.
@@ -306,6 +310,15 @@ mod tests {
 
     fn gpu() -> Option<Arc<Gpu>> {
         Gpu::open(0).map_err(|error| println!("skipped: no CUDA device: {error}")).ok()
+    }
+
+    #[test]
+    fn pieces_that_no_gpu_can_hold_are_an_error() {
+        assert_eq!(cut(100_000, 3).unwrap(), (131_072, 2 << 20));
+        assert_eq!(cut(0, 2).unwrap(), (65_536, 2 << 20));
+        for (len, count) in [(usize::MAX, 1), (usize::MAX / 2, 3), (usize::MAX - GRAIN, 1)] {
+            assert_eq!(cut(len, count).unwrap_err().kind(), Kind::Unavailable, "{len} {count}");
+        }
     }
 
     #[test]

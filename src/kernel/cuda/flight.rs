@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
-/// Events that nobody waits for any more are used again.
+/// Events that bring streams into order; those that nobody holds any more are used again.
 #[derive(Debug)]
 struct Events {
     gpu: Arc<Gpu>,
@@ -30,7 +30,7 @@ impl Events {
                 return Ok(self.all[self.next].clone());
             }
         }
-        // More frames are held than ever before.
+        // More are held at once than ever before.
         let event = Arc::new(Event::new(&self.gpu, EventKind::Order)?);
         self.all.push(event.clone());
         Ok(event)

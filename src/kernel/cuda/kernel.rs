@@ -196,8 +196,12 @@ impl CudaKernel {
         self.flight.areas.current::<Piece>().len() as u32
     }
 
-    /// Starts what is pending.
+    /// Starts what is pending. After a fault nothing is: frames that pieces are for may be gone, and a ticket that the GPU
+    /// was not told to write never comes.
     fn start(&mut self) -> std::result::Result<(), Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
         if self.pending == 0 {
             return Ok(());
         }
