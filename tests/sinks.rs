@@ -13,6 +13,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -283,6 +284,19 @@ fn a_slow_sink_never_blocks_and_drops_are_counted() {
     assert!(matches!(report.end, End::Finished));
     assert_eq!(begun.try_iter().collect::<Vec<_>>(), [1, 2]);
     assert_eq!((0..5).map_while(|_| pool.take()).count(), 4);
+}
+
+#[test]
+fn a_queue_that_another_thread_still_knows_finishes_and_reports() {
+    let queue = Arc::new(SinkQueue::spawn(Box::new(Verify::new(|f: &Frame| Some(f.meta().number))), 2).unwrap());
+    let elsewhere = queue.clone();
+    assert!(queue.offer(painted(&small(), 0)));
+    let report = queue.finish(LONG);
+    assert_eq!((report.taken, report.dropped), (1, 0));
+    assert!(matches!(report.end, End::Finished));
+    // What comes too late is dropped and counted, and nobody waits for it.
+    assert!(!elsewhere.offer_waiting(painted(&small(), 1), || false));
+    assert_eq!((elsewhere.taken(), elsewhere.dropped()), (1, 1));
 }
 
 #[test]

@@ -155,8 +155,9 @@ impl<F: Space> SinkQueue<F> {
         &self.description
     }
 
-    /// Lets the sink take what waits and finish, at most for `timeout`; then leaves it alone.
-    pub fn finish(self, timeout: Duration) -> Report {
+    /// Lets the sink take what waits and finish, at most for `timeout`; then leaves it alone. Call it once: it takes the
+    /// end along.
+    pub fn finish(&self, timeout: Duration) -> Report {
         let shared = &self.shared;
         let deadline = Instant::now() + timeout;
         let mut state = shared.lock();
