@@ -236,6 +236,49 @@ fn json_stays_json_when_it_fails() {
         assert!(!error["cure"].as_str().unwrap().is_empty());
     }
     assert_eq!(quiet.summary()["end"], "no media");
+
+    // What the command line's parser says, too.
+    for (args, what, cure) in [
+        (["--gpu", "sometimes"], "neither auto, off, require", "--help"),
+        (["--export", "frames"], "names no kind and path", "cuda-ipc=PATH"),
+        (["--gpu-memory", "0"], "no frame fits", "--help"),
+    ] {
+        let output = gdmedia(&["--json", "--headless", args[0], args[1]]);
+        assert_eq!(output.code, 64, "{}", output.stderr);
+        let error: serde_json::Value = serde_json::from_str(output.stderr.trim_end()).unwrap();
+        assert_eq!((&error["type"], &error["exit"]), (&"error".into(), &64.into()));
+        assert!(error["message"].as_str().unwrap().contains(what), "{error}");
+        assert!(error["cure"].as_str().unwrap().contains(cure), "{error}");
+    }
+}
+
+#[test]
+fn an_export_that_cannot_be_is_refused_and_touches_nothing() {
+    let dir = temp();
+    let capture = dir.join("two.pcap");
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "2"]);
+    let before = fs::read(&stream).unwrap();
+    let socket = dir.join("frames");
+    let socket = socket.to_str().unwrap();
+    let target = format!("cuda-ipc={socket}");
+    let run = |target: &str, more: &[&str]| {
+        let args = ["--sdp", &stream, "--pcap", capture.to_str().unwrap(), "--headless", "--export", target];
+        gdmedia(&[&args, more].concat())
+    };
+    fails(&run(&target, &["--gpu", "off"]), 64, &["needs a GPU, and --gpu off forbids it"]);
+    fails(&run(&target, &["--kernel", "scalar"]), 64, &["needs a GPU, and --kernel scalar runs on the CPU"]);
+    fails(&run(&target, &["--out", socket]), 64, &["two outputs go to one file"]);
+    fails(&run(&format!("dma-buf={stream}"), &[]), 64, &["also the input"]);
+    let output = run(&target, &[]);
+    if output.code == 0 {
+        assert!(output.stderr.contains("cuda-ipc at "), "{}", output.stderr);
+    } else {
+        println!("skipped: no CUDA device: {}", output.stderr);
+        fails(&output, 69, &["needs a GPU: ", "leave --export out"]);
+        assert!(!output.stderr.contains("--gpu off"), "a cure that contradicts the options: {}", output.stderr);
+    }
+    assert!(!std::path::Path::new(socket).exists());
+    assert_eq!(fs::read(&stream).unwrap(), before);
 }
 
 #[test]

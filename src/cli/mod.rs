@@ -37,8 +37,12 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
-            let _ = e.print();
             let help = matches!(e.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
+            if !help && std::env::args_os().any(|arg| arg == "--json") {
+                play::usage_error(&e.render().to_string());
+            } else {
+                let _ = e.print();
+            }
             return ExitCode::from(if help { 0 } else { gdmedia::Kind::Usage.exit_code() });
         }
     };

@@ -118,14 +118,15 @@ pub struct Args {
     /// Conversion kernel of the CPU; by default the best that it has
     #[arg(long, value_enum)]
     kernel: Option<Level>,
-    /// Offer frames in GPU memory to other processes: cuda-ipc=SOCKET or dma-buf=SOCKET
-    #[arg(long, value_name = "KIND=SOCKET")]
+    /// Offer frames in GPU memory to other processes, at a Unix socket that is made for it: cuda-ipc=PATH or dma-buf=PATH;
+    /// needs a GPU
+    #[arg(long, value_name = "KIND=PATH")]
     export: Option<Target>,
     /// GPU that frames are unpacked on: auto (the nearest, else the CPU), off, require, or its number
     #[arg(long, value_name = "auto|off|require|N", default_value = "auto")]
     gpu: Choice,
-    /// GPU memory that this run may use at most, in MiB
-    #[arg(long, value_name = "MIB")]
+    /// GPU memory that this run may use at most, in MiB (GStreamer's elements take their own)
+    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
     gpu_memory: Option<usize>,
 }
 
@@ -245,6 +246,23 @@ const QUEUE: usize = 4;
 /// Frames that a sink may have in hand besides.
 const LENT: usize = 3;
 
+/// More than none: who wants none has `--gpu off`.
+fn mebibytes(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("no frame fits; --gpu off uses no GPU".into()),
+        Ok(mib) => Ok(mib),
+        Err(_) => Err("a whole number of MiB is wanted, such as 512".into()),
+    }
+}
+
+/// What the command line's parser says, where everything is JSON.
+pub fn usage_error(text: &str) {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let what = text.split("\n\n").next().unwrap_or_default();
+    let (what, cure) = what.split_once("\n  cure: ").unwrap_or((what, "see gdmedia --help"));
+    report::error(&Error::new(Kind::Usage, what.trim_end()).cure(cure.trim_end()));
+}
+
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
     let result = receive(&args);
@@ -261,7 +279,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn receive(args: &Args) -> Result<ExitCode> {
     let stop = stop::install()?;
     let inputs: Vec<&Path> = args.sdp().map(Path::new).into_iter().chain(args.pcap.as_deref()).collect();
-    let outputs = [args.out.as_deref(), args.tap.as_deref(), args.snapshot.as_deref()];
+    let export = args.export.as_ref().map(|target| target.path.as_path());
+    let outputs = [args.out.as_deref(), args.tap.as_deref(), args.snapshot.as_deref(), export];
     same::refuse(&inputs, &outputs.into_iter().flatten().collect::<Vec<_>>())?;
     let description = choose::description(args.sdp(), args.pcap.as_deref())?;
     let flow = choose::flow(&description, args.flow)?;

@@ -48,16 +48,29 @@ enum Kind {
 /// # Errors
 /// One is required and cannot be had.
 pub fn choose(args: &Args) -> Result<Found> {
-    if let (Some(level), Choice::Auto) = (args.kernel, args.gpu) {
-        let why = format!("not used: --kernel {} runs on the CPU", Level::from(level).name());
-        return Ok(Found { gpu: None, why });
-    }
-    if let (Choice::Off, Some(target)) = (args.gpu, &args.export) {
-        return Err(Error::new(error::Kind::Usage, format!("--export {target} needs a GPU, and --gpu off forbids it"))
+    let on_cpu = args.kernel.filter(|_| args.gpu == Choice::Auto).map(|level| Level::from(level).name());
+    let nearest_to = args.interface.first().map(String::as_str);
+    let Some(target) = &args.export else {
+        return match on_cpu {
+            Some(level) => Ok(Found { gpu: None, why: format!("not used: --kernel {level} runs on the CPU") }),
+            None => gpu::choose(args.gpu, nearest_to),
+        };
+    };
+    let contradicted = match on_cpu {
+        _ if args.gpu == Choice::Off => Some("--gpu off forbids it".to_owned()),
+        on_cpu => on_cpu.map(|level| format!("--kernel {level} runs on the CPU")),
+    };
+    if let Some(why) = contradicted {
+        return Err(Error::new(error::Kind::Usage, format!("--export {target} needs a GPU, and {why}"))
             .cure("leave one of them out"));
     }
-    let choice = if args.gpu == Choice::Auto && args.export.is_some() { Choice::Require } else { args.gpu };
-    gpu::choose(choice, args.interface.first().map(String::as_str))
+    let choice = if args.gpu == Choice::Auto { Choice::Require } else { args.gpu };
+    gpu::choose(choice, nearest_to).map_err(|error| {
+        let text = error.to_string();
+        let why = text.split("\n  cure: ").next().unwrap_or_default();
+        let cure = error.cure_text().replace("run on the CPU (--gpu off)", "leave --export out");
+        Error::new(error.kind(), format!("--export {target} needs a GPU: {why}")).cure(cure)
+    })
 }
 
 /// What a run consists of, besides its sinks.
@@ -141,13 +154,14 @@ impl Engine {
         }
     }
 
-    /// For the worker. A GPU that is lost is followed by the CPU, unless the GPU is required.
+    /// For the worker. A GPU that is lost is followed by the CPU, unless the GPU is required, or a sink can take no
+    /// frames but those of the GPU.
     pub fn into_stepper(self, run: &Run<'_>, sinks: &Sinks) -> Box<dyn Stepper> {
         let _ = (run, sinks);
         match self.kind {
             Kind::Cpu(pipeline) => pipeline,
             #[cfg(feature = "cuda")]
-            Kind::Gpu(pipeline) if run.args.needs_gpu() => pipeline,
+            Kind::Gpu(pipeline) if run.args.needs_gpu() || sinks.need_gpu() => pipeline,
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => Box::new(Moving::new(*pipeline, &run.settings(sinks), run.deliver(sinks))),
         }

@@ -112,7 +112,7 @@ impl Start {
             "diagnostics": wrong.collect::<Vec<_>>(),
             "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
             "backend": caps.backend,
-            "notes": caps.notes,
+            "notes": caps.notes.iter().chain(&sinks.notes).collect::<Vec<_>>(),
             "buffer_octets": caps.buffer_octets,
             "gpu": engine.gpu,
             "kernel": kernel,

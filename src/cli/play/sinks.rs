@@ -41,6 +41,9 @@ pub struct Sinks {
     /// A fragment that takes frames where the GPU has them; opened when it is known that it will.
     #[cfg(all(feature = "cuda", feature = "gst"))]
     cuda: Option<(Fragment, CudaFit)>,
+    /// It has been used up in vain: there is to be another for frames of the CPU.
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    used_up: bool,
     #[cfg(all(feature = "cuda", feature = "gst"))]
     in_gst: Option<Arc<CudaCounters>>,
     #[cfg(feature = "cuda")]
@@ -172,6 +175,8 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         #[cfg(all(feature = "cuda", feature = "gst"))]
         cuda: None,
         #[cfg(all(feature = "cuda", feature = "gst"))]
+        used_up: false,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
         in_gst: None,
         #[cfg(feature = "cuda")]
         exported: None,
@@ -201,8 +206,9 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
     }
     if let Some(path) = &args.snapshot {
         // A lone snapshot is what the run is for; with anything else it is a by-product.
-        let alone = args.out.is_none() && args.sink.is_none() && args.duration.is_none() && args.frames.is_none();
-        let ends = if alone && !args.verify { EndsRun::Yes } else { EndsRun::No };
+        let limited = args.duration.is_some() || args.frames.is_some();
+        let others = args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.verify;
+        let ends = if limited || others { EndsRun::No } else { EndsRun::Yes };
         sinks.add(Box::new(Snapshot::new(path, args.at, args.every, colour)?), ends)?;
     }
     if args.verify {
@@ -319,13 +325,58 @@ impl Sinks {
     /// # Errors
     /// It does not.
     pub fn without_gpu(&mut self, run: &Run<'_>) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        {
+            // What was opened before the GPU refused must have let go of its files.
+            self.close_device();
+            self.downloaded = None;
+        }
         #[cfg(all(feature = "cuda", feature = "gst"))]
-        if let Some((fragment, _)) = self.cuda.take() {
-            let live = !run.args.lossless();
-            self.add(Box::new(fragment.open(run.video, &run.conversion.layout, live)?), EndsRun::Yes)?;
+        {
+            self.used_up |= self.in_gst.take().is_some();
+            match self.cuda.take() {
+                Some((fragment, _)) => self.add_fragment(run, fragment)?,
+                None if self.used_up => self.add_another(run)?,
+                None => {}
+            }
         }
         let _ = run;
         Ok(())
+    }
+
+    /// The fragment for frames of the CPU.
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    fn add_fragment(&mut self, run: &Run<'_>, fragment: Fragment) -> Result<()> {
+        let live = !run.args.lossless();
+        self.add(Box::new(fragment.open(run.video, &run.conversion.layout, live)?), EndsRun::Yes)
+    }
+    /// The same in place of one that is used up.
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    fn add_another(&mut self, run: &Run<'_>) -> Result<()> {
+        let fragment = match &run.args.sink {
+            Some(text) => Some(Fragment::parse(text)?),
+            None => Fragment::window(run.video)?,
+        };
+        if let Some(fragment) = fragment {
+            self.add_fragment(run, fragment)?;
+        }
+        self.used_up = false;
+        Ok(())
+    }
+    /// A sink takes nothing but frames of the GPU.
+    #[cfg(feature = "cuda")]
+    pub const fn need_gpu(&self) -> bool {
+        #[cfg(feature = "gst")]
+        return self.in_gst.is_some();
+        #[cfg(not(feature = "gst"))]
+        false
+    }
+    /// Ends what takes frames of the GPU.
+    #[cfg(feature = "cuda")]
+    fn close_device(&mut self) {
+        for (queue, _) in self.device.drain(..) {
+            queue.finish(FINISH);
+        }
     }
 
     /// Sinks for frames of the GPU: copies for those of the CPU, and the offer to other processes.
@@ -349,16 +400,16 @@ impl Sinks {
         #[cfg(feature = "gst")]
         if let Some((fragment, fit)) = self.cuda.take() {
             let live = !run.args.lossless();
-            match (fragment.open_cuda(fit, run.video, layout, live), &run.args.sink) {
-                (Ok(sink), _) => {
+            self.used_up = true;
+            match fragment.open_cuda(fit, run.video, layout, live) {
+                Ok(sink) => {
                     self.in_gst = Some(sink.counters());
                     self.device.push((Arc::new(SinkQueue::spawn(Box::new(sink), QUEUE)?), EndsRun::Yes));
                 }
-                (Err(error), Some(text)) => {
+                Err(error) => {
                     self.notes.push(format!("GStreamer gets copies over the CPU: {error}"));
-                    self.add(Box::new(Fragment::parse(text)?.open(run.video, layout, live)?), EndsRun::Yes)?;
+                    self.add_another(run)?;
                 }
-                (Err(error), None) => return Err(error),
             }
         }
         if !self.queues.is_empty() {
@@ -380,16 +431,10 @@ impl Sinks {
         // First those that hand on to others.
         #[cfg(feature = "cuda")]
         for (queue, _) in self.device.drain(..) {
-            let name = queue.describe().to_owned();
-            if let Ok(queue) = Arc::try_unwrap(queue) {
-                self.finished.push((name, queue.finish(FINISH)));
-            }
+            self.finished.push((queue.describe().to_owned(), queue.finish(FINISH)));
         }
         for (queue, _) in self.queues.drain(..) {
-            let name = queue.describe().to_owned();
-            if let Ok(queue) = Arc::try_unwrap(queue) {
-                self.finished.push((name, queue.finish(FINISH)));
-            }
+            self.finished.push((queue.describe().to_owned(), queue.finish(FINISH)));
         }
         for (_, report) in &mut self.finished {
             if let End::Failed(error) = &mut report.end {
@@ -417,6 +462,12 @@ impl Sinks {
         all.extend(self.downloaded.iter().map(|c| {
             json!({ "copies": { "taken": c.taken.load(Relaxed), "dropped": c.dropped.load(Relaxed), "lost": c.lost.load(Relaxed) } })
         }));
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        all.extend(
+            self.in_gst
+                .iter()
+                .map(|c| json!({ "gstreamer": { "copied": c.copied.load(Relaxed), "lost": c.lost.load(Relaxed) } })),
+        );
         all.into()
     }
     /// The same for people.
@@ -435,6 +486,10 @@ impl Sinks {
             let (dropped, lost) = (counters.dropped.load(Relaxed), counters.lost.load(Relaxed));
             lines.push(format!("copies from the GPU: {dropped} dropped for want of memory, {lost} lost with the GPU"));
         }
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        if let Some(lost) = self.in_gst.as_ref().map(|c| c.lost.load(Relaxed)).filter(|lost| *lost > 0) {
+            lines.push(format!("GStreamer: {lost} lost with the GPU"));
+        }
         #[cfg(feature = "cuda")]
         if let Some(counts) = &self.exported {
             lines.push(format!("export: {}", counts()));
@@ -450,5 +505,13 @@ impl Sinks {
     /// What `--verify` found.
     pub fn verified(&self) -> Option<Verdict> {
         self.verdict.as_ref().map(|read| read())
+    }
+}
+
+/// A run that fails early leaves no socket behind: the sink's thread removes it.
+#[cfg(feature = "cuda")]
+impl Drop for Sinks {
+    fn drop(&mut self) {
+        self.close_device();
     }
 }
