@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build() {
   local folder=$1 features=(--no-default-features --features cuda) line
   mkdir -p "$folder/deps" "$folder/checked" "$folder/examples"
-  programs() { cargo build --message-format=json "$@" 2>/dev/null | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
+  programs() { cargo build --message-format=json-render-diagnostics "$@" | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
   plain() { basename "$1" | sed 's/-[0-9a-f]\{16\}$//'; }
   programs --release "${features[@]}" --bin gdmedia --bench gpu --test cuda --test gpu_pipeline --test gpu_lost --test export \
     --example 06_gpu_consumer | while read -r line; do
@@ -20,11 +20,11 @@ build() {
       06_gpu_consumer) strip -o "$folder/examples/06_gpu_consumer" "$line" ;;
       *) strip -o "$folder/deps/$(plain "$line")" "$line" ;;
     esac
-  done
+  done || exit 1
   # Debug builds have checked kernels.
   programs "${features[@]}" --test cuda --test gpu_pipeline | while read -r line; do
     case $(plain "$line") in cuda | gpu_pipeline) strip -o "$folder/checked/$(plain "$line")" "$line" ;; esac
-  done
+  done || exit 1
   cp "$here/../examples/06_gpu_consumer.py" "$folder/examples/"
   cp "$here/gpu.sh" "$folder/"
 }
