@@ -5,7 +5,7 @@ CARGO ?= cargo
 FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda")
 FUZZ_SECONDS ?= 20
 # The CUDA compiler that scripts/setup installs, and its NVRTC.
-CUDA = env $$(scripts/cuda-env)
+CUDA = scripts/cuda-env
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .PHONY: help setup preview test check docs fuzz examples bench clean
