@@ -110,6 +110,21 @@ impl Flight {
         })
     }
 
+    /// Tries what every batch and every fence needs, so that a system without it is known before the first packet.
+    ///
+    /// # Errors
+    /// Streams cannot write numbers to memory of the host, or not wait for them.
+    pub fn prove(&self, stream: &Stream) -> Result<()> {
+        let at = self.done.memory.address();
+        // SAFETY: as in `mark`; the number is the one that stands there.
+        let tried = unsafe { stream.write(at, self.issued).and_then(|()| stream.wait_value(at, self.issued)) };
+        tried.and_then(|()| stream.synchronize()).map_err(|fault| {
+            Error::new(Kind::Unavailable, "streams of this GPU cannot tell the CPU by memory what they have done")
+                .because(fault)
+                .cure("run on a Linux without virtual GPUs, or on the CPU (--gpu off)")
+        })
+    }
+
     /// The work that `stream` was given last, which the current area describes, gets a ticket.
     ///
     /// # Errors

@@ -134,6 +134,7 @@ impl CudaKernel {
             Transfer::Copy => "payload copied first",
             Transfer::Mapped => "payload read over the bus",
         };
+        kernel.flight.prove(&kernel.compute)?;
         kernel.text = format!("CUDA ({}), {way}", kernel.program.how());
         Ok(kernel)
     }
@@ -158,7 +159,7 @@ impl CudaKernel {
         if self.segments.len() == SEGMENTS && self.segments.last().is_some_and(|s| s.frame != frame) {
             return 0;
         }
-        let room = self.pieces.capacity();
+        let room = self.room() as usize;
         let planes = self.planes;
         let mut taken = 0;
         for placement in placements {
