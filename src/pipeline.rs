@@ -164,11 +164,11 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             self.receiver.release(lease);
             let starved = self.receiver.counters().starved;
             if starved != std::mem::replace(&mut self.starved, starved) {
-                // The ring is full of what the kernel has not begun.
+                // The ring is full of what the kernel has not begun or not done. Packets wait to be read meanwhile, so that
+                // the time says nothing of those that are missing.
                 let flushed = self.assembly.kernel.flush();
                 self.assembly.judge(flushed).map_err(RxError::Failed)?;
-            }
-            if let Some(now) = self.receiver.now() {
+            } else if let Some(now) = self.receiver.now() {
                 // Frames that wait for packets which never come; a capture's time is that of its packets.
                 let plan = self.depacketiser.idle(now);
                 self.assembly.execute(plan, &self.receiver, &[]).map_err(RxError::Failed)?;
