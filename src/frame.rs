@@ -5,8 +5,8 @@ use crate::format::Layout;
 use crate::mem::{CpuAccess, Host, Region, Space};
 use crate::plan::Missing;
 use crate::time::Tai;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known of a frame besides its picture.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,8 +73,12 @@ pub struct FrameBuf<M: Space> {
     region: Region<M>,
     layout: Arc<Layout>,
     meta: Meta,
-    home: SyncSender<(Region<M>, Meta)>,
+    before: Option<Arc<dyn Fence>>,
+    home: SyncSender<Idle<M>>,
 }
+
+/// A frame that nobody uses, and what has to be done before it may be written.
+type Idle<M> = (Region<M>, Meta, Option<Arc<dyn Fence>>);
 
 impl<M: Space> FrameBuf<M> {
     /// Where its octets lie.
@@ -93,17 +97,27 @@ impl<M: Space> FrameBuf<M> {
     pub fn region_mut(&mut self) -> &mut Region<M> {
         &mut self.region
     }
+    /// Work that may still be writing to its memory for whoever had it before, and has to be done first: in a pool that
+    /// several streams of a GPU share that need not be the one who has it now. Said once.
+    pub fn before(&mut self) -> Option<Arc<dyn Fence>> {
+        self.before.take()
+    }
     /// Nothing more is written: from now on it is shared and read-only.
     pub fn seal(self) -> Frame<M> {
         self.seal_after(None)
     }
     /// Nothing more is written but by work that is done when `fence` says so.
     pub fn seal_after(self, fence: Option<Arc<dyn Fence>>) -> Frame<M> {
+        let fence = fence.or(self.before);
         Frame(Arc::new(Sealed { buf: Some((self.region, self.meta)), layout: self.layout, home: self.home, fence }))
     }
     /// Back to the pool unused.
     pub fn discard(self) {
-        let _ = self.home.try_send((self.region, self.meta));
+        self.discard_after(None);
+    }
+    /// Back to the pool; nothing more is written but by work that is done when `fence` says so.
+    pub fn discard_after(self, fence: Option<Arc<dyn Fence>>) {
+        let _ = self.home.try_send((self.region, self.meta, fence.or(self.before)));
     }
 }
 
@@ -112,15 +126,15 @@ struct Sealed<M: Space> {
     // Some until drop.
     buf: Option<(Region<M>, Meta)>,
     layout: Arc<Layout>,
-    home: SyncSender<(Region<M>, Meta)>,
+    home: SyncSender<Idle<M>>,
     fence: Option<Arc<dyn Fence>>,
 }
 
 impl<M: Space> Drop for Sealed<M> {
     fn drop(&mut self) {
-        if let Some(buf) = self.buf.take() {
+        if let Some((region, meta)) = self.buf.take() {
             // The pool's channel has room for every buffer of the pool; it fails only when the pool is gone.
-            let _ = self.home.try_send(buf);
+            let _ = self.home.try_send((region, meta, self.fence.take()));
         }
     }
 }
@@ -174,12 +188,20 @@ impl<M: CpuAccess> Frame<M> {
     }
 }
 
-/// A fixed number of frames of one layout.
+/// A fixed number of frames of one layout. A clone has the same frames: whoever comes first gets one.
 #[derive(Debug)]
 pub struct FramePool<M: Space> {
-    idle: Receiver<(Region<M>, Meta)>,
-    home: SyncSender<(Region<M>, Meta)>,
+    // Locked for the time of a pointer's move, once a frame.
+    idle: Arc<Mutex<Receiver<Idle<M>>>>,
+    home: SyncSender<Idle<M>>,
     layout: Arc<Layout>,
+}
+
+// By hand, because a derived one would ask spaces to be `Clone`.
+impl<M: Space> Clone for FramePool<M> {
+    fn clone(&self) -> Self {
+        FramePool { idle: self.idle.clone(), home: self.home.clone(), layout: self.layout.clone() }
+    }
 }
 
 impl FramePool<Host> {
@@ -200,20 +222,85 @@ impl<M: Space> FramePool<M> {
         for item in frames {
             let region = allocate(layout.size, item)?;
             // The channel has room for all of them.
-            let _ = home.try_send((region, Meta::default()));
+            let _ = home.try_send((region, Meta::default(), None));
         }
-        Ok(FramePool { idle, home, layout: Arc::new(layout) })
+        Ok(FramePool { idle: Arc::new(Mutex::new(idle)), home, layout: Arc::new(layout) })
     }
     /// An idle frame, or none when all are in use. Its octets are those of an older frame.
     pub fn take(&self) -> Option<FrameBuf<M>> {
-        let (region, mut meta) = self.idle.try_recv().ok()?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
+        let (region, mut meta, before) = idle.ok()?;
         let mut missing = std::mem::take(&mut meta.missing);
         missing.clear();
         let meta = Meta { missing, ..Meta::default() };
-        Some(FrameBuf { region, layout: self.layout.clone(), meta, home: self.home.clone() })
+        Some(FrameBuf { region, layout: self.layout.clone(), meta, before, home: self.home.clone() })
     }
     /// Where the octets of its frames lie.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Output, WireFormat};
+    use gdmedia_sdp::{Depth, Sampling, Scan};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    #[derive(Debug, Default)]
+    struct Switch(AtomicBool);
+
+    impl Fence for Switch {
+        fn is_done(&self) -> Result<bool> {
+            Ok(self.0.load(Relaxed))
+        }
+        fn wait(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn pool(frames: usize) -> FramePool<Host> {
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 16, 4, Scan::Progressive).unwrap();
+        FramePool::host(Layout::new(wire, Output::Wire).unwrap(), frames).unwrap()
+    }
+
+    #[test]
+    fn clones_have_the_same_frames() {
+        let one = pool(3);
+        let other = one.clone();
+        let held = [one.take().unwrap(), other.take().unwrap(), one.take().unwrap()];
+        assert!(one.take().is_none() && other.take().is_none());
+        let [a, b, c] = held;
+        a.discard();
+        drop(b.seal());
+        let frame = c.seal();
+        let again = frame.clone();
+        drop(frame);
+        assert_eq!(std::iter::from_fn(|| other.take()).count(), 2, "the third is still held");
+        drop(again);
+        assert!(one.take().is_some());
+    }
+
+    #[test]
+    fn a_frame_comes_back_with_the_work_that_may_still_write_to_it() {
+        let pool = pool(1);
+        let fence = |frame: &mut FrameBuf<Host>| frame.before().map(|fence| fence.is_done().unwrap());
+        let mut frame = pool.take().unwrap();
+        assert_eq!(fence(&mut frame), None);
+        let work = Arc::new(Switch::default());
+        drop(frame.seal_after(Some(work.clone())));
+        // Said once, and kept when nobody asked.
+        let frame = pool.take().unwrap();
+        frame.discard();
+        let mut frame = pool.take().unwrap();
+        assert_eq!(fence(&mut frame), Some(false));
+        assert_eq!(fence(&mut frame), None);
+        frame.discard_after(Some(work.clone()));
+        work.0.store(true, Relaxed);
+        let mut frame = pool.take().unwrap();
+        assert_eq!(fence(&mut frame), Some(true));
+        drop(frame.seal());
+        assert_eq!(fence(&mut pool.take().unwrap()), None);
     }
 }

@@ -5,7 +5,7 @@ mod gpu;
 mod video;
 
 #[cfg(feature = "cuda")]
-pub use gpu::{GpuPipeline, Moving, Refused};
+pub use gpu::{GpuFrames, GpuPipeline, Moving, Refused};
 pub use video::{HostPipeline, Settings, video, wire};
 
 use crate::depacketise::{Depacketiser, Packet};

@@ -12,7 +12,7 @@ use gdmedia::kernel::cuda::{Options, Schedule, Transfer};
 use gdmedia::kernel::{Colour, Conversion, CpuKernel, CudaKernel};
 use gdmedia::mem::{Device, Host, Region, Slab};
 use gdmedia::packetise::Cut;
-use gdmedia::pipeline::{GpuPipeline, Incomplete, Pipeline};
+use gdmedia::pipeline::{GpuFrames, GpuPipeline, Incomplete, Pipeline};
 use gdmedia::ring::{Slot, SplitRing};
 use gdmedia::rx::{Memory, Receiver, Registered, RxError};
 use gdmedia::sdp::{Colorimetry, Depth, Range, Sampling, Scan, Tcs};
@@ -192,6 +192,55 @@ fn frames_of_the_gpu_are_those_of_the_cpu() {
             }
         }
     }
+}
+
+#[test]
+fn streams_share_frames() {
+    let Some(gpu) = gpu() else { return };
+    let wire = format(Sampling::YCbCr422, Depth::D10, 640, 90, Scan::Progressive);
+    let conversion = Conversion { layout: Layout::new(wire, Output::Planar).unwrap(), colour: COLOUR };
+    let layout = &conversion.layout;
+    // Fewer than two streams would have by themselves; each keeps one to conceal with.
+    let frames = GpuFrames::new(&gpu, layout.clone(), 8).unwrap();
+    let mut streams: Vec<(GpuPipeline, Arc<Mutex<Pictures>>, bool)> = [false, true]
+        .into_iter()
+        .map(|holes| {
+            let pictures = Arc::new(Mutex::new(Vec::new()));
+            let into = pictures.clone();
+            let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(picture(&frame)));
+            let mut download = Download::new(&gpu, layout, 2, keep).unwrap();
+            let deliver = Box::new(move |frame: Frame<Device>, _| {
+                download.take(&frame).unwrap();
+            });
+            let receiver = receiver(packets(wire, EVEN, holes));
+            let receiver = Registered::new(receiver, &gpu).map_err(|(error, _)| error).unwrap();
+            let kernel = CudaKernel::new(&gpu, conversion.clone(), receiver.ring(), Options::default()).unwrap();
+            let pool = frames.pool().clone();
+            let policy = Incomplete::Conceal;
+            let pipeline = Pipeline::new(receiver, depacketiser(wire), kernel, pool, policy, None, deliver);
+            (pipeline, pictures, holes)
+        })
+        .collect();
+    let mut ended = [false; 2];
+    while ended != [true; 2] {
+        for ((pipeline, ..), ended) in streams.iter_mut().zip(&mut ended).filter(|(_, ended)| !**ended) {
+            match pipeline.step() {
+                Ok(_) => {}
+                Err(RxError::End) => {
+                    pipeline.finish(&mut Vec::new()).unwrap();
+                    *ended = true;
+                }
+                Err(RxError::Failed(error)) => panic!("{error}"),
+            }
+        }
+    }
+    for (pipeline, pictures, holes) in streams {
+        let (expected, counted) = on_cpu(&conversion, packets(wire, EVEN, holes), Incomplete::Conceal);
+        assert_eq!(pipeline.frames(), counted);
+        drop(pipeline);
+        assert!(*pictures.lock().unwrap() == expected, "holes: {holes}");
+    }
+    assert_eq!(std::iter::from_fn(|| frames.pool().take()).count(), 8, "all frames come back");
 }
 
 #[test]

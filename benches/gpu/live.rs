@@ -219,8 +219,8 @@ pub fn receive(gpu: &Arc<Gpu>, flow: &Flow, mode: &str, time: Duration) -> Outco
         times.lock().unwrap().push(since);
         into.lock().unwrap().push(frame);
     });
-    let opened = GpuPipeline::open(receiver, flow, gpu, &settings, options, deliver);
-    let (mut pipeline, _slab) = opened.unwrap_or_else(|refused| panic!("{}", refused.error));
+    let opened = GpuPipeline::open(receiver, flow, gpu, &settings, options, None, deliver);
+    let (mut pipeline, _frames) = opened.unwrap_or_else(|refused| panic!("{}", refused.error));
     let finished = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (seen, observe) = (finished.clone(), observe);
     pipeline.observe(Box::new(move |f| {

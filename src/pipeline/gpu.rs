@@ -3,7 +3,8 @@
 use super::video::{clock, conversion};
 use super::{Deliver, HostPipeline, Pipeline, Progress, Settings, video};
 use crate::depacketise::{Config, Depacketiser};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
+use crate::format::Layout;
 use crate::frame::FramePool;
 use crate::gpu::Gpu;
 use crate::kernel::cuda::{CudaKernel, Options};
@@ -20,6 +21,34 @@ type HostReceiver = Box<dyn Receiver<Mem = Host>>;
 /// From any receiver of the CPU, through pinned memory, into frames of the GPU.
 pub type GpuPipeline = Pipeline<Registered<HostReceiver>, Device, CudaKernel>;
 
+/// Frames on a GPU, in one piece of memory. A clone has the same frames: streams of one layout may share them, so that
+/// together they need fewer. One whose sinks are slow can take them all, which the others count as dropped frames.
+#[derive(Clone, Debug)]
+pub struct GpuFrames {
+    slab: Arc<Slab>,
+    pool: FramePool<Device>,
+}
+
+impl GpuFrames {
+    /// So many frames.
+    ///
+    /// # Errors
+    /// The GPU has no memory for them.
+    pub fn new(gpu: &Arc<Gpu>, layout: Layout, count: usize) -> Result<Self> {
+        let mut slab = Slab::new(gpu, layout.size, count)?;
+        let pool = FramePool::new(layout, slab.regions().into_iter(), |_, region| Ok(region))?;
+        Ok(GpuFrames { slab: Arc::new(slab), pool })
+    }
+    /// The memory that they lie in.
+    pub const fn slab(&self) -> &Arc<Slab> {
+        &self.slab
+    }
+    /// The frames.
+    pub const fn pool(&self) -> &FramePool<Device> {
+        &self.pool
+    }
+}
+
 /// A pipeline that could not be opened gives its receiver back.
 pub struct Refused {
     /// Why.
@@ -29,26 +58,28 @@ pub struct Refused {
 }
 
 impl GpuPipeline {
-    /// Prepares everything from a receiver to `deliver`, and gives the memory that the frames lie in as well.
+    /// Prepares everything from a receiver to `deliver`. `frames` are those of other streams, to be shared, or none: then
+    /// there are as many as the settings say. Gives the frames that it uses.
     ///
     /// # Errors
-    /// As of [`HostPipeline::open`]; no memory on the GPU, no kernel for it.
+    /// As of [`HostPipeline::open`]; no memory on the GPU, no kernel for it; shared frames of another layout.
     pub fn open(
         receiver: HostReceiver,
         flow: &Flow,
         gpu: &Arc<Gpu>,
         settings: &Settings,
         options: Options,
+        frames: Option<GpuFrames>,
         deliver: Deliver<Device>,
-    ) -> std::result::Result<(Self, Arc<Slab>), Refused> {
+    ) -> std::result::Result<(Self, GpuFrames), Refused> {
         let receiver = match Registered::new(receiver, gpu) {
             Ok(receiver) => receiver,
             Err((error, receiver)) => return Err(Refused { error, receiver }),
         };
-        match prepare(&receiver, flow, gpu, settings, options) {
-            Ok((depacketiser, kernel, pool, slab)) => {
-                let (policy, clock) = (settings.incomplete, clock(flow));
-                Ok((Pipeline::new(receiver, depacketiser, kernel, pool, policy, clock, deliver), slab))
+        match prepare(&receiver, flow, gpu, settings, options, frames) {
+            Ok((depacketiser, kernel, frames)) => {
+                let (policy, clock, pool) = (settings.incomplete, clock(flow), frames.pool.clone());
+                Ok((Pipeline::new(receiver, depacketiser, kernel, pool, policy, clock, deliver), frames))
             }
             Err(error) => Err(Refused { error, receiver: receiver.into_inner() }),
         }
@@ -64,7 +95,7 @@ impl GpuPipeline {
     }
 }
 
-type Prepared = (Depacketiser, CudaKernel, FramePool<Device>, Arc<Slab>);
+type Prepared = (Depacketiser, CudaKernel, GpuFrames);
 
 fn prepare(
     receiver: &Registered<HostReceiver>,
@@ -72,13 +103,20 @@ fn prepare(
     gpu: &Arc<Gpu>,
     settings: &Settings,
     options: Options,
+    frames: Option<GpuFrames>,
 ) -> Result<Prepared> {
     let conversion = conversion(flow, settings)?;
-    let mut slab = Slab::new(gpu, conversion.layout.size, settings.frames)?;
-    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region))?;
+    let frames = match frames {
+        Some(frames) if **frames.pool.layout() == conversion.layout => frames,
+        Some(_) => {
+            return Err(Error::new(Kind::Usage, "frames of another layout cannot be shared")
+                .cure("share frames among streams of one format and output"));
+        }
+        None => GpuFrames::new(gpu, conversion.layout.clone(), settings.frames)?,
+    };
     let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
     let kernel = CudaKernel::new(gpu, conversion, receiver.ring(), options)?;
-    Ok((Depacketiser::video(config), kernel, pool, Arc::new(slab)))
+    Ok((Depacketiser::video(config), kernel, frames))
 }
 
 /// A pipeline of the GPU that goes on on the CPU when the GPU is lost: the same receiver, the same sequence; frames that

@@ -194,8 +194,9 @@ fn open_gpu(
     let offers = sinks.device_offers();
     let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());
     let settings = Settings { frames: POOL + sinks.held_by_device(run.args), ..run.settings(sinks) };
-    let (mut pipeline, slab) = GpuPipeline::open(receiver, run.flow, gpu, &settings, Options::default(), deliver)?;
-    match sinks.add_device(run, gpu, &slab, &offers) {
+    let (mut pipeline, frames) =
+        GpuPipeline::open(receiver, run.flow, gpu, &settings, Options::default(), None, deliver)?;
+    match sinks.add_device(run, gpu, frames.slab(), &offers) {
         Ok(()) => {
             pipeline.observe(run.gate.clone().observe());
             Ok(pipeline)

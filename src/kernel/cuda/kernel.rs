@@ -344,6 +344,15 @@ impl CudaKernel {
         }
     }
 
+    /// Where a frame lies. Before anything is written there, work of others on it has to be done: streams may share frames.
+    fn enter(&mut self, frame: &mut FrameBuf<Device>) -> std::result::Result<u64, KernelError> {
+        if let Some(fence) = frame.before() {
+            let queued = fence.is_done().and_then(|done| if done { Ok(()) } else { fence.queue(&self.compute) });
+            queued.map_err(|error| KernelError(error.to_string()))?;
+        }
+        Ok(frame.region_mut().address())
+    }
+
     fn keep<T>(&mut self, result: std::result::Result<T, Fault>) -> std::result::Result<T, KernelError> {
         result.map_err(|fault| {
             self.fault.get_or_insert(fault);
@@ -364,7 +373,7 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
         if ring.head_plane().address() != self.ring[0] {
             return Err(KernelError("a ring that the kernel was not made for".into()));
         }
-        let address = frame.region_mut().address();
+        let address = self.enter(frame)?;
         let mut rest = placements;
         while !rest.is_empty() {
             let taken = self.collect(slots, rest, address);
@@ -388,7 +397,7 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
         previous: Option<&Frame<Device>>,
     ) -> std::result::Result<(), KernelError> {
         self.check(frame.layout())?;
-        let address = frame.region_mut().address();
+        let address = self.enter(frame)?;
         let filled = match previous.filter(|p| *p.layout() == self.conversion.layout) {
             Some(previous) => self.copy_holes(address, previous.start() as u64, missing),
             None => self.fill(false, address, missing),
@@ -398,7 +407,7 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
 
     fn paint(&mut self, frame: &mut FrameBuf<Device>, missing: &[Missing]) -> std::result::Result<(), KernelError> {
         self.check(frame.layout())?;
-        let address = frame.region_mut().address();
+        let address = self.enter(frame)?;
         let filled = self.fill(true, address, missing);
         self.keep(filled)
     }
@@ -410,11 +419,11 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
     }
 
     fn discard(&mut self, frame: FrameBuf<Device>) {
-        // What is pending for it is done before whatever its memory is used for next, which comes in the same stream.
+        // What is pending for it is started, and whoever gets its memory next waits for that.
         if let Err(fault) = self.start() {
             self.fault.get_or_insert(fault);
         }
-        frame.discard();
+        frame.discard_after(Some(self.flight.fence()));
     }
 
     fn flush(&mut self) -> std::result::Result<(), KernelError> {
