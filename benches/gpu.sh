@@ -1,8 +1,8 @@
 #!/bin/bash
 # Everything that needs a GPU, for a machine that has one and perhaps no Rust:
 #   benches/gpu.sh build FOLDER       builds programs, tests and benches, without debug information, into FOLDER
-#   FOLDER/gpu.sh run [RESULTS]       there: tests, compute-sanitizer, benches, a long run; logs in RESULTS
-#   FOLDER/gpu.sh soak                only waits for the long run that `run` has started, and shows its table
+#   FOLDER/gpu.sh run RESULTS [PART...]   there, some 25 minutes; logs in RESULTS. Parts, by default all in this order:
+#       tests benches latency; begin (starts the long run in the background), sanitizer, soak (waits for the long run)
 # SECONDS_EACH (60) is how long a latency run takes, SOAK (600) the long run. A stream needs net.core.rmem_max of some
 # 100 MB; as root the script sets it.
 set -uo pipefail
@@ -32,9 +32,80 @@ build() {
 step() { echo; echo "== $*"; }
 verdict() { grep -E "^test result|FAILED|panicked|ERROR SUMMARY|RACECHECK SUMMARY|^skipped" "$1" | tail -n 6; }
 
+tests() {
+  local n
+  for n in gpu_pipeline gpu_lost cuda; do
+    step "$n"; timeout 90 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1; verdict "$out/$n.txt"
+  done
+  step export; timeout 120 deps/export --test-threads=1 --nocapture >"$out/export.txt" 2>&1; verdict "$out/export.txt"
+  step "checked kernels"; timeout 120 checked/cuda --test-threads=1 >"$out/checked.txt" 2>&1; verdict "$out/checked.txt"
+}
+
+benches() {
+  step kernels; timeout 60 ./gpu kernels >"$out/kernels.txt" 2>&1; head -n 9 "$out/kernels.txt"
+  step pcie; timeout 90 ./gpu pcie --seconds 2 2>&1 | tee "$out/pcie.txt"
+  step overlap
+  { timeout 60 ./gpu overlap --frames 300; timeout 60 ./gpu overlap --streams 6 --seconds 3; } 2>&1 | tee "$out/overlap.txt"
+}
+
+latency() {
+  local each=${SECONDS_EACH:-60} mode n
+  for n in 1 4; do
+    for mode in sub whole; do
+      step "latency, $n streams, $mode"
+      timeout $((each + 30)) ./gpu latency --streams $n --seconds "$each" --mode $mode 2>&1 | tee "$out/latency-$n-$mode.txt"
+    done
+  done
+  step "latency, 1 stream, on the CPU"
+  timeout 60 ./gpu latency --streams 1 --seconds 10 --mode cpu 2>&1 | tee "$out/latency-cpu.txt"
+}
+
+# Every conversion with few cases, then with all, the tools side by side.
+sanitizer() {
+  local how tool workers
+  for how in quick all; do
+    step "compute-sanitizer, $how cases"
+    workers=()
+    for tool in memcheck racecheck initcheck synccheck; do
+      (
+        [[ $how = quick ]] && export GDMEDIA_QUICK=1
+        timeout "${SANITIZER:-450}" compute-sanitizer --tool $tool deps/cuda --test-threads=1 >"$out/$tool-$how.txt" 2>&1
+      ) &
+      workers+=($!)
+    done
+    if [[ $how = all ]]; then
+      timeout 100 compute-sanitizer --tool memcheck checked/gpu_pipeline --test-threads=1 frames >"$out/memcheck-pipeline.txt" 2>&1
+      echo "memcheck of pipelines"; verdict "$out/memcheck-pipeline.txt"
+    fi
+    wait "${workers[@]}"
+    for tool in memcheck racecheck initcheck synccheck; do echo "$tool"; verdict "$out/$tool-$how.txt"; done
+  done
+}
+
+# Where the long run writes, whoever starts it, and whoever waits for it.
+long=/tmp/gdmedia-soak.txt
+
+# Programs that share a GPU wait for each other's turns, some 250 us: nothing is measured beside this.
+begin() {
+  step "the long run begins"
+  setsid nohup ./gpu soak --seconds "${SOAK:-600}" >"$long" 2>&1 </dev/null &
+}
+
+soak() {
+  local n
+  [[ -e $long ]] || begin
+  for n in $(seq 600); do
+    pgrep -f "gpu soak" >/dev/null || break
+    sleep 2
+  done
+  step "the long run"; tee "$out/soak.txt" <"$long"
+  rm -f "$long"
+}
+
 run() {
-  local out=$1 each=${SECONDS_EACH:-60} mode n tool
-  mkdir -p "$out"
+  mkdir -p "$1"
+  out=$(cd "$1" && pwd)
+  shift
   cd "$here" || exit 1
   export GDMEDIA_SEND=$here/gdmedia
   # More streams than the driver gives queues by default would wait for each other.
@@ -42,58 +113,18 @@ run() {
   sysctl -qw net.core.rmem_max=536870912 2>/dev/null
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
   grep -m 1 "model name" /proc/cpuinfo; nproc; date -u +%F
-
-  for n in gpu_pipeline gpu_lost cuda; do
-    step "$n"; timeout 90 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1; verdict "$out/$n.txt"
+  local part
+  (( $# )) || set -- tests benches latency begin sanitizer soak
+  for part; do
+    case $part in
+      tests | benches | latency | begin | sanitizer | soak) $part ;;
+      *) echo "no part $part" >&2; exit 64 ;;
+    esac
   done
-  step kernels; timeout 60 ./gpu kernels >"$out/kernels.txt" 2>&1; head -n 9 "$out/kernels.txt"
-  step pcie; timeout 90 ./gpu pcie --seconds 2 2>&1 | tee "$out/pcie.txt"
-  step overlap; { timeout 60 ./gpu overlap --frames 300; timeout 60 ./gpu overlap --streams 6 --seconds 3; } 2>&1 | tee "$out/overlap.txt"
-
-  for n in 1 4; do
-    for mode in sub whole; do
-      step "latency, $n streams, $mode"
-      timeout $((each + 30)) ./gpu latency --streams $n --seconds "$each" --mode $mode 2>&1 | tee "$out/latency-$n-$mode.txt"
-    done
-  done
-  step "latency, 1 stream, on the CPU"; timeout 60 ./gpu latency --streams 1 --seconds 10 --mode cpu 2>&1 | tee "$out/latency-cpu.txt"
-
-  # Only now: programs that share a GPU wait for each other's turns, some 250 us.
-  step "a long run begins, beside all that follows"
-  setsid nohup ./gpu soak --seconds "${SOAK:-600}" >/tmp/gdmedia-soak.txt 2>&1 &
-
-  step "compute-sanitizer over the checker: every conversion with few cases, then with all"
-  local how workers=()
-  for how in quick all; do
-    workers=()
-    for tool in memcheck racecheck initcheck synccheck; do
-      (
-        [[ $how = quick ]] && export GDMEDIA_QUICK=1
-        timeout "${SANITIZER:-150}" compute-sanitizer --tool $tool deps/cuda --test-threads=1 >"$out/$tool-$how.txt" 2>&1
-      ) &
-      workers+=($!)
-    done
-    if [[ $how = all ]]; then
-      step export; timeout 120 deps/export --test-threads=1 --nocapture >"$out/export.txt" 2>&1; verdict "$out/export.txt"
-      step "checked kernels"; timeout 120 checked/cuda --test-threads=1 >"$out/checked.txt" 2>&1; verdict "$out/checked.txt"
-      timeout 100 compute-sanitizer --tool memcheck checked/gpu_pipeline --test-threads=1 frames_of >"$out/memcheck-pipeline.txt" 2>&1
-      echo "memcheck of pipelines"; verdict "$out/memcheck-pipeline.txt"
-    fi
-    wait "${workers[@]}"
-    for tool in memcheck racecheck initcheck synccheck; do echo "$tool, $how"; verdict "$out/$tool-$how.txt"; done
-  done
-  step "the long run"; soak | tee "$out/soak.txt"
-}
-
-soak() {
-  local n
-  for n in $(seq 300); do pgrep -f "gpu soak" >/dev/null || break; sleep 2; done
-  cat /tmp/gdmedia-soak.txt
 }
 
 case ${1:-} in
   build) build "${2:?folder}" ;;
-  run) run "${2:-$here/results}" ;;
-  soak) soak ;;
-  *) sed -n 2,8p "$0"; exit 64 ;;
+  run) run "${2:-$here/results}" "${@:3}" ;;
+  *) sed -n 2,7p "$0"; exit 64 ;;
 esac
