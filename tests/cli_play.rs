@@ -166,6 +166,10 @@ fn a_gpu_is_used_where_there_is_one_and_else_the_reason_is_said() {
         assert!(auto.stderr.contains("gpu  none: ") && auto.stderr.contains(" on the CPU"), "{}", auto.stderr);
         assert!(octets.is_err(), "a run that never began wrote a file");
     }
+    for options in [["--gpu", "off", "--gpu-memory", "100"], ["--gpu", "require", "--kernel", "scalar"]] {
+        let run = gdmedia(&[&["--sdp", &sdp, "--pcap", pcap, "--headless"][..], &options].concat());
+        fails(&run, 64, &[options[2], "leave one of them out"]);
+    }
     let (wrong, _) = run("sometimes");
     assert!(wrong.code == 64 && wrong.stderr.contains("neither auto, off, require"), "{}", wrong.stderr);
 }

@@ -48,6 +48,16 @@ enum Kind {
 /// # Errors
 /// One is required and cannot be had.
 pub fn choose(args: &Args) -> Result<Found> {
+    let contradiction = match (args.gpu, args.kernel, args.gpu_memory) {
+        (Choice::Off, _, Some(_)) => Some("--gpu-memory limits a GPU, and --gpu off forbids it".to_owned()),
+        (gpu, Some(level), _) if gpu.required() => {
+            Some(format!("--kernel {} runs on the CPU, and --gpu wants a GPU", Level::from(level).name()))
+        }
+        _ => None,
+    };
+    if let Some(what) = contradiction {
+        return Err(Error::new(error::Kind::Usage, what).cure("leave one of them out"));
+    }
     let on_cpu = args.kernel.filter(|_| args.gpu == Choice::Auto).map(|level| Level::from(level).name());
     let nearest_to = args.interface.first().map(String::as_str);
     let Some(target) = &args.export else {
