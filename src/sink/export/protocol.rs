@@ -504,6 +504,37 @@ pub(super) mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn foreign_messages_are_read_without_harm(octets in proptest::collection::vec(0u8.., 0..200)) {
+            if let Some(offer) = Offer::from_octets(&octets) {
+                // The flags and padding that nobody knows yet are not kept.
+                proptest::prop_assert_eq!(Offer::from_octets(&offer.to_octets()), Some(offer));
+            }
+            if let Some(index) = released(&octets) {
+                proptest::prop_assert_eq!(&release(index)[..], &octets[..]);
+            }
+            let _ = Hello::from_json(&octets);
+        }
+
+        #[test]
+        fn a_hello_that_was_tampered_with_is_refused_or_lies_inside(
+            changes in proptest::collection::vec((0usize..2000, b' '..b'~'), 1..4),
+            dma_buf in proptest::bool::ANY,
+        ) {
+            let mut text = hello(if dma_buf { ExportKind::DmaBuf } else { ExportKind::CudaIpc }).to_json();
+            for (at, octet) in changes {
+                let at = at % text.len();
+                text[at] = octet;
+            }
+            if let Ok(hello) = Hello::from_json(&text) {
+                proptest::prop_assert!(hello.stride.checked_mul(hello.count).is_some_and(|all| all <= hello.octets));
+                let inside = |plane: &PlaneFacts| plane.end().is_some_and(|end| end <= hello.stride);
+                proptest::prop_assert!(hello.planes.iter().all(inside));
+            }
+        }
+    }
+
     #[test]
     fn hex_there_and_back() {
         assert_eq!(hex(&[0, 0x1F, 0xFF]), "001fff");
