@@ -157,6 +157,10 @@ pub(super) fn missing_elements(names: &[String]) -> Error {
     if !packages.is_empty() {
         cure = format!("install the package {} (Debian, Ubuntu)", packages.join(" and "));
     }
+    // Those of the plug-in nvcodec exist only where NVIDIA's libraries for video do.
+    if names.iter().any(|n| n.starts_with("nv") || n.starts_with("cuda")) && known {
+        cure += "; where it is installed, the element also needs NVIDIA's driver with libnvidia-encode and libnvcuvid";
+    }
     if !known || packages.is_empty() {
         let first = names.iter().find(|n| package(n).is_none()).map_or("", |n| n);
         let then = if cure.is_empty() { "" } else { "; then " };
@@ -251,6 +255,12 @@ mod tests {
         ] {
             assert_eq!(package(element), wanted, "{element}");
         }
+        let text = missing_elements(&["cudadownload".into()]).to_string();
+        assert!(
+            text.contains("plugins-bad (Debian, Ubuntu); where it is installed") && text.contains("libnvcuvid"),
+            "{text}"
+        );
+        assert!(!missing_elements(&["x264enc".into()]).to_string().contains("NVIDIA"));
         let text = missing_elements(&["x264enc".into(), "flumpsink".into()]).to_string();
         assert!(text.starts_with("GStreamer has no elements `x264enc`, `flumpsink`"), "{text}");
         assert!(
