@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use std::any::Any;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// A memory space.
 pub trait Space: Send + Sync + 'static {
@@ -38,11 +39,11 @@ impl CpuAccess for Host {}
 pub struct Region<M: Space> {
     start: NonNull<u8>,
     len: usize,
-    _owner: Box<dyn Any + Send + Sync>,
+    owner: Arc<dyn Any + Send + Sync>,
     _space: PhantomData<M>,
 }
 
-// SAFETY: the region owns its memory (through `_owner`); shared access only reads, exclusive access is by `&mut`.
+// SAFETY: the region owns its memory (through `owner`); shared access only reads, exclusive access is by `&mut`.
 unsafe impl<M: Space> Send for Region<M> {}
 // SAFETY: as above.
 unsafe impl<M: Space> Sync for Region<M> {}
@@ -70,7 +71,11 @@ impl<M: Space> Region<M> {
     /// `start .. start + len` belongs to space `M`, is initialised, stays valid while `owner` lives and is touched by
     /// nobody else (DMA and the kernel's receive calls excepted, on the terms of the ring that it becomes part of).
     pub unsafe fn from_owner(start: NonNull<u8>, len: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
-        Region { start, len, _owner: owner, _space: PhantomData }
+        Region { start, len, owner: owner.into(), _space: PhantomData }
+    }
+    /// What keeps the memory alive, for whoever looks at it by other ways than this.
+    pub(crate) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
+        self.owner.clone()
     }
 }
 

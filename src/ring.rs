@@ -1,7 +1,13 @@
 //! Received packets in memory, and the right to read them.
 
+mod laps;
+
+pub use laps::{Geometry, Laps, Mark};
+
+use crate::error::Result;
 use crate::mem::{CpuAccess, Region, Space};
 use crate::time::Tai;
+use std::sync::Arc;
 
 /// One packet's place in a ring. Octets count from its RTP header: octet `n` lies in the head plane when `n < head`,
 /// else in the body plane, at `body_at + n - head`. Rings that do not split have all octets in the head plane.
@@ -46,16 +52,35 @@ pub const SLACK: usize = 64;
 pub struct SplitRing<M: Space> {
     head: Region<M::Head>,
     body: Option<Region<M>>,
+    laps: Option<Arc<Laps>>,
 }
 
 impl<M: Space> SplitRing<M> {
     /// A ring that does not split: packets lie whole in `head`.
     pub fn whole(head: Region<M::Head>) -> Self {
-        SplitRing { head, body: None }
+        SplitRing { head, body: None, laps: None }
     }
     /// A ring that splits.
     pub fn split(head: Region<M::Head>, body: Region<M>) -> Self {
-        SplitRing { head, body: Some(body) }
+        SplitRing { head, body: Some(body), laps: None }
+    }
+    /// The ring is overwritten in time, whatever is leased: slots follow one another as `geometry` says, and whoever reads
+    /// them asks afterwards whether they still held what they held ([`Laps`]).
+    ///
+    /// # Errors
+    /// The planes have not so many slots, or the margin is no part of them.
+    pub fn overwritten_in_time(self, geometry: Geometry) -> Result<Self> {
+        let laps = Laps::new(&self.head, self.body.as_ref().map(Region::len), geometry)?;
+        Ok(SplitRing { laps: Some(Arc::new(laps)), ..self })
+    }
+    /// The same for another ring over the memory of one that is.
+    #[must_use]
+    pub fn with_laps(self, laps: Option<Arc<Laps>>) -> Self {
+        SplitRing { laps, ..self }
+    }
+    /// What tells whether slots were overwritten; none where that happens only after a lease was given back.
+    pub const fn laps(&self) -> Option<&Arc<Laps>> {
+        self.laps.as_ref()
     }
     /// The octets of a packet that the CPU can read, from the RTP header on; all headers are among them.
     /// Empty when the slot does not lie in the ring.
@@ -116,7 +141,8 @@ impl<M: CpuAccess> SplitRing<M> {
 }
 
 /// The right to read some slots. Memory behind them is not reused before the lease is given back to the receiver
-/// that made it; a lease that is dropped instead keeps its memory from being reused for good.
+/// that made it; a lease that is dropped instead keeps its memory from being reused for good. Rings that are overwritten
+/// in time ([`SplitRing::laps`]) are the exception.
 #[must_use = "a lease must be given back with Receiver::release"]
 #[derive(Debug)]
 pub struct Lease {

@@ -31,7 +31,8 @@ use std::fmt;
 pub trait Receiver: Send {
     /// Where the body plane of its ring lies.
     type Mem: Space;
-    /// The ring that leases point into.
+    /// The ring that leases point into. One that a NIC overwrites in time, whatever is leased, says so
+    /// ([`SplitRing::overwritten_in_time`]); whoever reads its packets checks afterwards what they were.
     fn ring(&self) -> &SplitRing<Self::Mem>;
     /// Takes what has arrived, at most one batch, and never waits: an empty lease means "nothing now".
     ///

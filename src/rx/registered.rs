@@ -49,7 +49,7 @@ fn register(ring: &SplitRing<Host>, gpu: &Arc<Gpu>) -> Result<SplitRing<Pinned>>
     // filled by `inner` alone, in `poll`, which borrows this receiver exclusively; what is read through the registration
     // belongs to a lease, which `inner` does not write to.
     let plane = unsafe { Region::register(gpu, start, plane.len(), Box::new(())) }?;
-    Ok(SplitRing::whole(plane))
+    Ok(SplitRing::whole(plane).with_laps(ring.laps().cloned()))
 }
 
 impl<R: Receiver<Mem = Host>> Receiver for Registered<R> {
