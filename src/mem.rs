@@ -4,6 +4,8 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 #[cfg(feature = "cuda")]
+mod direct;
+#[cfg(feature = "cuda")]
 mod share;
 
 #[cfg(feature = "cuda")]

@@ -2,6 +2,8 @@
 //! program without it runs on the CPU.
 
 #[cfg(feature = "cuda")]
+mod bar1;
+#[cfg(feature = "cuda")]
 mod budget;
 mod choice;
 #[cfg(feature = "cuda")]
@@ -15,6 +17,8 @@ mod none;
 #[cfg(feature = "cuda")]
 mod stream;
 
+#[cfg(feature = "cuda")]
+pub use bar1::Bar1;
 #[cfg(feature = "cuda")]
 pub use budget::Budget;
 pub use choice::{Choice, Found};
