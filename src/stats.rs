@@ -28,11 +28,13 @@ pub enum Reason {
     Field,
     /// Datagram larger than its slot (cut by the receiver or by a capture's snap length).
     Truncated,
+    /// Headers that reach beyond the part of the packet that the CPU sees: its receiver splits packets too early.
+    Split,
 }
 
 impl Reason {
     /// How many there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
     /// All of them, in order.
     pub const ALL: [Reason; Self::COUNT] = [
         Reason::Source,
@@ -46,6 +48,7 @@ impl Reason {
         Reason::Segment,
         Reason::Field,
         Reason::Truncated,
+        Reason::Split,
     ];
     /// Name in JSON and metrics.
     pub const fn name(self) -> &'static str {
@@ -61,6 +64,7 @@ impl Reason {
             Reason::Segment => "segment",
             Reason::Field => "field",
             Reason::Truncated => "truncated",
+            Reason::Split => "split",
         }
     }
 }

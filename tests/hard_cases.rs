@@ -2,7 +2,7 @@
 
 mod support;
 
-use gdmedia::depacketise::Config;
+use gdmedia::depacketise::{Config, Depacketiser, Packet};
 use gdmedia::format::WireFormat;
 use gdmedia::packetise::{Cut, Style};
 use gdmedia::plan::Fate;
@@ -1152,4 +1152,27 @@ fn what_is_wrong_with_many_packets_is_said() {
     (second.offset, second.next) = (123_456_789, 60);
     packets.extend(second.frames(20));
     assert_eq!(remarks(&receive(format, &packets)), ["the sender started anew once"]);
+}
+
+#[test]
+fn headers_behind_the_split_are_a_reason_of_their_own() {
+    let wire = format(Sampling::YCbCr422, Depth::D10, 64, 32, Scan::Progressive);
+    let sent = Sender::plain(wire, Cut::Full { udp: 400, segments: 3 }).frames(40);
+    // One SRD header fits, two or three do not.
+    let long = sent.iter().filter(|p| p.sources.len() > 1).count() as u64;
+    let mut dep = Depacketiser::video(Config::new(wire, 96, Some(RATE)));
+    dep.push(sent.iter().enumerate().map(|(n, p)| Packet {
+        slot: n as u32,
+        head: &p.octets[..20.min(p.octets.len())],
+        octets: p.octets.len() as u16,
+        wire_octets: p.octets.len() as u16,
+        arrival: p.arrival,
+        leg: 0,
+    }));
+    let counters = dep.counters();
+    assert_eq!((counters.rejected.get(Reason::Split), counters.rejected.total()), (long, long));
+    assert!(long >= 100, "{long}");
+    let mut remarks = Vec::new();
+    dep.remarks(&mut remarks);
+    assert!(remarks.iter().any(|remark| remark.contains("split")), "{remarks:?}");
 }

@@ -46,6 +46,9 @@ const fn hint(reason: Reason) -> Option<&'static str> {
         }
         Reason::Field => "second fields in a stream that the SDP calls progressive: is `interlace` missing?",
         Reason::Version => "datagrams that are not RTP",
+        Reason::Split => {
+            "headers longer than the split of headers and data: start again, or use a longer split (--split 32, none)"
+        }
         Reason::Source | Reason::Truncated => return None,
     })
 }

@@ -232,11 +232,11 @@ impl Video {
 
     #[inline]
     fn headers<'a>(&self, p: &Packet<'a>) -> Result<(rtp::Header, srd::Srds<'a>), Reason> {
-        let header = rtp::parse(p.head, usize::from(p.wire_octets))?;
+        let header = rtp::parse(p.head, usize::from(p.wire_octets)).map_err(|reason| unseen(p, reason))?;
         if header.payload_type != self.config.payload_type {
             return Err(Reason::PayloadType);
         }
-        let srds = srd::parse(p.head, header.payload.clone())?;
+        let srds = srd::parse(p.head, header.payload.clone()).map_err(|reason| unseen(p, reason))?;
         Ok((header, srds))
     }
 
@@ -461,6 +461,11 @@ impl Video {
         }
         assert_eq!(placed as usize, self.plan.placements.len());
     }
+}
+
+/// Headers that are cut although the packet is there whole: the ring splits it before their end.
+fn unseen(p: &Packet<'_>, reason: Reason) -> Reason {
+    if reason == Reason::Truncated && p.head.len() < usize::from(p.octets) { Reason::Split } else { reason }
 }
 
 /// Row and offset as one number that grows down the picture.
