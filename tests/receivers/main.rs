@@ -1,0 +1,54 @@
+//! One list of behaviours (`behaviour`), and every receiver put through it. A backend brings a [`Setup`] along: how to open
+//! it, how to send to it, and what it cannot do and why. Then one line here gives it all the tests.
+
+mod behaviour;
+mod memory;
+#[path = "../netns/mod.rs"]
+mod netns;
+mod pcap;
+mod setup;
+mod socket;
+#[path = "../support/mod.rs"]
+mod support;
+
+use setup::Setup;
+
+/// A test for each behaviour of a backend whose setup is made by an expression; none where the machine lacks what it needs,
+/// which the expression prints.
+macro_rules! put_through {
+    ($backend:ident, $setup:expr) => {
+        put_through!($backend, $setup,
+            datagrams_come_whole_in_order_and_counted,
+            the_largest_datagram_is_not_cut,
+            nothing_comes_when_nothing_is_sent,
+            an_input_that_ends_says_so_again_and_again,
+            leased_octets_stay_and_leases_go_back_in_order,
+            only_sources_that_are_included_come,
+            sources_that_are_excluded_stay_away,
+            groups_are_joined_and_others_stay_away,
+            two_legs_come_through_one_receiver,
+            a_stream_becomes_the_frames_that_were_sent,
+            what_was_lost_is_located,
+            two_legs_make_up_for_each_other,
+        );
+    };
+    ($backend:ident, $setup:expr, $($behaviour:ident),* $(,)?) => {
+        mod $backend {
+            $(
+                #[test]
+                fn $behaviour() {
+                    let setup: Option<Box<dyn crate::Setup>> = $setup;
+                    if let Some(setup) = setup {
+                        crate::behaviour::$behaviour(setup.as_ref());
+                    }
+                }
+            )*
+        }
+    };
+}
+
+put_through!(socket_on_loopback, Some(Box::new(crate::socket::Loopback::new())));
+put_through!(socket_on_veth, crate::socket::Veth::new().map(|veth| Box::new(veth) as _));
+put_through!(capture, Some(Box::new(crate::pcap::Recorded::new())));
+put_through!(capture_with_tap, Some(Box::new(crate::pcap::Recorded::tapped())));
+put_through!(ring_of_memory, Some(Box::new(crate::memory::Filled)));
