@@ -9,17 +9,19 @@ use crate::frame::FramePool;
 use crate::gpu::Gpu;
 use crate::kernel::cuda::{CudaKernel, Options};
 use crate::kernel::{Conversion, CpuKernel, Level};
-use crate::mem::{Device, Host, Slab};
+use crate::mem::{Device, GpuAccess, Host, Slab};
 use crate::rx::{Receiver, Registered, RxError};
 use crate::sdp::Flow;
 use crate::worker::{Report, Stepper};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Any receiver of the CPU.
 type HostReceiver = Box<dyn Receiver<Mem = Host>>;
 
-/// From any receiver of the CPU, through pinned memory, into frames of the GPU.
-pub type GpuPipeline = Pipeline<Registered<HostReceiver>, Device, CudaKernel>;
+/// Into frames of the GPU, from a receiver whose ring the GPU reads: any receiver of the CPU through pinned memory, where
+/// nothing else is said.
+pub type GpuPipeline<R = Registered<HostReceiver>> = Pipeline<R, Device, CudaKernel>;
 
 /// Frames on a GPU, in one piece of memory. A clone has the same frames: streams of one layout may share them, so that
 /// together they need fewer. One whose sinks are slow can take them all, which the others count as dropped frames.
@@ -50,19 +52,18 @@ impl GpuFrames {
 }
 
 /// A pipeline that could not be opened gives its receiver back.
-pub struct Refused {
+pub struct Refused<R = HostReceiver> {
     /// Why.
     pub error: Error,
     /// As it was.
-    pub receiver: HostReceiver,
+    pub receiver: R,
 }
 
 impl GpuPipeline {
-    /// Prepares everything from a receiver to `deliver`. `frames` are those of other streams, to be shared, or none: then
-    /// there are as many as the settings say. Gives the frames that it uses.
+    /// As [`GpuPipeline::over`], from a receiver whose ring is pinned first.
     ///
     /// # Errors
-    /// As of [`HostPipeline::open`]; no memory on the GPU, no kernel for it; shared frames of another layout.
+    /// As there, or the ring cannot be pinned.
     pub fn open(
         receiver: HostReceiver,
         flow: &Flow,
@@ -76,12 +77,35 @@ impl GpuPipeline {
             Ok(receiver) => receiver,
             Err((error, receiver)) => return Err(Refused { error, receiver }),
         };
+        Self::over(receiver, flow, gpu, settings, options, frames, deliver)
+            .map_err(|Refused { error, receiver }| Refused { error, receiver: receiver.into_inner() })
+    }
+}
+
+impl<R: Receiver> GpuPipeline<R>
+where
+    R::Mem: GpuAccess,
+{
+    /// Prepares everything from a receiver to `deliver`. `frames` are those of other streams, to be shared, or none: then
+    /// there are as many as the settings say. Gives the frames that it uses.
+    ///
+    /// # Errors
+    /// As of [`HostPipeline::open`]; no memory on the GPU, no kernel for it; shared frames of another layout.
+    pub fn over(
+        receiver: R,
+        flow: &Flow,
+        gpu: &Arc<Gpu>,
+        settings: &Settings,
+        options: Options,
+        frames: Option<GpuFrames>,
+        deliver: Deliver<Device>,
+    ) -> std::result::Result<(Self, GpuFrames), Refused<R>> {
         match prepare(&receiver, flow, gpu, settings, options, frames) {
             Ok((depacketiser, kernel, frames)) => {
                 let (policy, clock, pool) = (settings.incomplete, clock(flow), frames.pool.clone());
                 Ok((Pipeline::new(receiver, depacketiser, kernel, pool, policy, clock, deliver), frames))
             }
-            Err(error) => Err(Refused { error, receiver: receiver.into_inner() }),
+            Err(error) => Err(Refused { error, receiver }),
         }
     }
 
@@ -97,14 +121,17 @@ impl GpuPipeline {
 
 type Prepared = (Depacketiser, CudaKernel, GpuFrames);
 
-fn prepare(
-    receiver: &Registered<HostReceiver>,
+fn prepare<R: Receiver>(
+    receiver: &R,
     flow: &Flow,
     gpu: &Arc<Gpu>,
     settings: &Settings,
     options: Options,
     frames: Option<GpuFrames>,
-) -> Result<Prepared> {
+) -> Result<Prepared>
+where
+    R::Mem: GpuAccess,
+{
     let conversion = conversion(flow, settings)?;
     let frames = match frames {
         Some(frames) if **frames.pool.layout() == conversion.layout => frames,
@@ -194,6 +221,14 @@ impl Stepper for Moving {
             State::Gpu(pipeline) => pipeline.finish(remarks),
             State::Cpu(pipeline) => pipeline.finish(remarks),
             State::Ended => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        match &mut self.state {
+            State::Gpu(pipeline) => Stepper::wait(pipeline.as_mut(), at_most),
+            State::Cpu(pipeline) => Stepper::wait(pipeline.as_mut(), at_most),
+            State::Ended => false,
         }
     }
 
