@@ -114,6 +114,10 @@ pub struct RxCounters {
     pub cut: u64,
     /// Polls that found no free memory because too many leases were out: the reader is too slow.
     pub starved: u64,
+    /// Runs of datagrams among which a network card found a wrong checksum: they are handed over.
+    pub checksum_issues: u64,
+    /// Completions that a network card gave with an error: their datagrams are lost.
+    pub hardware_issues: u64,
     /// Datagrams not handed over, by reason.
     pub rejected: Rejected,
 }

@@ -41,6 +41,11 @@ pub trait Stepper: Send {
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error>;
     /// Its counters.
     fn report(&self, into: &mut Report);
+    /// See [`Receiver::wait`].
+    fn wait(&mut self, at_most: Duration) -> bool {
+        let _ = at_most;
+        false
+    }
 }
 
 impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> {
@@ -55,6 +60,9 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
         into.packets = self.depacketiser().counters();
         into.frames = self.frames();
         self.depacketiser().remarks(&mut into.remarks);
+    }
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.receiver_mut().wait(at_most)
     }
 }
 
@@ -104,8 +112,7 @@ impl Worker {
                 if let Some(Err(error)) = core.map(crate::rx::wait::pin) {
                     return Ended::Failed(error);
                 }
-                let mut wait = Wait::new(wait);
-                let mut ended = run(pipeline.as_mut(), &mut wait, &theirs);
+                let mut ended = run(pipeline.as_mut(), wait, &theirs);
                 let mut remarks = Vec::new();
                 if let Err(error) = pipeline.finish(&mut remarks)
                     && !matches!(ended, Ended::Failed(_))
@@ -145,8 +152,9 @@ impl Worker {
     }
 }
 
-fn run(pipeline: &mut dyn Stepper, wait: &mut Wait, shared: &Shared) -> Ended {
+fn run(pipeline: &mut dyn Stepper, period: Duration, shared: &Shared) -> Ended {
     let mut steps = 0u32;
+    let mut wait = Wait::new(period);
     while !shared.stop.load(Ordering::Relaxed) {
         let idle = match pipeline.step() {
             Ok(Progress::Busy) => false,
@@ -161,7 +169,7 @@ fn run(pipeline: &mut dyn Stepper, wait: &mut Wait, shared: &Shared) -> Ended {
                 pipeline.report(&mut report);
             }
         }
-        if idle {
+        if idle && !(period > Duration::ZERO && pipeline.wait(period)) {
             wait.sleep();
         }
     }

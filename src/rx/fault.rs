@@ -15,6 +15,7 @@ use crate::stats::RxCounters;
 use crate::time::Tai;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 /// Events that are kept at most; all are counted, and told to the observer.
 const LOG: usize = 1 << 16;
@@ -375,6 +376,9 @@ impl<R: Receiver> Receiver for Fault<R> {
 
     fn now(&self) -> Option<Tai> {
         self.inner.now()
+    }
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.inner.wait(at_most)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::sdp::Leg;
 use crate::stats::RxCounters;
 use crate::time::Tai;
 use std::fmt;
+use std::time::Duration;
 
 /// What every backend does.
 pub trait Receiver: Send {
@@ -70,6 +71,12 @@ pub trait Receiver: Send {
     /// The clock that arrivals are stamped with, now; none where arrivals are those of a recording.
     fn now(&self) -> Option<Tai> {
         None
+    }
+    /// Waits until there may be packets to poll, at most so long; `false`: it cannot be told, and the caller sleeps by
+    /// itself.
+    fn wait(&mut self, at_most: Duration) -> bool {
+        let _ = at_most;
+        false
     }
 }
 
@@ -133,5 +140,8 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
     fn now(&self) -> Option<Tai> {
         (**self).now()
+    }
+    fn wait(&mut self, at_most: Duration) -> bool {
+        (**self).wait(at_most)
     }
 }

@@ -11,6 +11,7 @@ use crate::stats::RxCounters;
 use crate::time::Tai;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Any receiver that fills memory of the host (sockets, captures, what faults and taps wrap), as one for the GPU.
 pub struct Registered<R> {
@@ -78,5 +79,8 @@ impl<R: Receiver<Mem = Host>> Receiver for Registered<R> {
     }
     fn now(&self) -> Option<Tai> {
         self.inner.now()
+    }
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.inner.wait(at_most)
     }
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver as Pipe, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Octets of packets that one chunk holds: a lease of a full batch.
 const CHUNK: usize = 1 << 20;
@@ -257,6 +258,9 @@ where
     }
     fn now(&self) -> Option<Tai> {
         self.inner.now()
+    }
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.inner.wait(at_most)
     }
 }
 

@@ -120,12 +120,12 @@ impl Socket {
         let ring = SplitRing::whole(Region::host(Cells::region_octets(cells))?);
         let caps = Caps {
             backend: "socket",
-            notes: vec!["kernel sockets: work everywhere; no other network backend is built in".into()],
+            notes: vec!["kernel sockets: work everywhere".into()],
             batch: MESSAGES * 128,
             buffer_octets: 0,
             live: true,
         };
-        let tai_offset = kernel_tai_offset().unwrap_or_else(|| i64::from(options.utc_offset_s) * 1_000_000_000);
+        let tai_offset = tai_offset(options.utc_offset_s);
         Ok(Socket {
             options,
             ring,
@@ -345,8 +345,7 @@ impl Receiver for Socket {
     }
 
     fn now(&self) -> Option<Tai> {
-        let utc = u64::try_from(read_clock(libc::CLOCK_REALTIME)?).ok()?;
-        Some(Tai(utc.wrapping_add_signed(self.tai_offset)))
+        tai_now(self.tai_offset)
     }
 }
 
@@ -373,6 +372,17 @@ fn transient(e: &std::io::Error) -> bool {
                 | libc::ENETDOWN
         )
     )
+}
+
+/// Nanoseconds that TAI is ahead of UTC: as the kernel was told, else so many seconds.
+fn tai_offset(seconds: i32) -> i64 {
+    kernel_tai_offset().unwrap_or_else(|| i64::from(seconds) * 1_000_000_000)
+}
+
+/// The time now.
+fn tai_now(offset: i64) -> Option<Tai> {
+    let utc = u64::try_from(read_clock(libc::CLOCK_REALTIME)?).ok()?;
+    Some(Tai(utc.wrapping_add_signed(offset)))
 }
 
 /// The offset between the kernel's TAI and its UTC, when somebody (a PTP or NTP daemon) told it.
