@@ -13,8 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Meta {
     /// Counts frames of the flow as they close, from 0.
     pub number: u64,
-    /// Every octet arrived.
+    /// Every octet arrived, and was still there when it was read.
     pub complete: bool,
+    /// Octets were overwritten in the ring before they were read for good, or may have been; then it is not complete, and
+    /// the loss map names them besides those that never came.
+    pub torn: bool,
     /// RTP timestamp of the frame or its first field.
     pub timestamp: u32,
     /// RTP timestamp of the second field, when it differs and was seen.
@@ -27,7 +30,7 @@ pub struct Meta {
     pub last_arrival: Tai,
     /// Packets that placed octets in it.
     pub packets: u32,
-    /// Its loss map: which octets of which wire rows never came.
+    /// Its loss map: which octets of which wire rows never came, or were overwritten too soon.
     pub missing: Vec<Missing>,
 }
 

@@ -1,23 +1,25 @@
 //! One step of reception: take what has arrived, decide where it belongs, move it, hand on what is finished.
 
+mod assembly;
 #[cfg(feature = "cuda")]
 mod gpu;
+mod guard;
 mod video;
 
 #[cfg(feature = "cuda")]
 pub use gpu::{GpuFrames, GpuPipeline, Moving, Refused};
 pub use video::{HostPipeline, Settings, video, wire};
 
+use self::assembly::Assembly;
+use self::guard::{Guard, Held};
 use crate::depacketise::{Depacketiser, Packet};
-use crate::error::{Error, Kind};
-use crate::frame::{Frame, FrameBuf, FramePool};
-use crate::kernel::{Kernel, KernelError, Ticket};
+use crate::error::Error;
+use crate::frame::{Frame, FramePool};
+use crate::kernel::Kernel;
 use crate::mem::Space;
-use crate::plan::{Fate, FrameEnd, MAX_OPEN, Missing, Plan, Step};
-use crate::ring::{Lease, Slot};
 use crate::rx::{Receiver, RxError};
-use crate::stats::FrameCounters;
-use crate::time::{Alignment, MediaClock, Tai};
+use crate::stats::{FrameCounters, RxCounters};
+use crate::time::{MediaClock, Tai};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -69,9 +71,11 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     receiver: R,
     depacketiser: Depacketiser,
     // Leases whose kernel work may still be running, oldest first.
-    held: VecDeque<(Lease, Ticket)>,
+    held: VecDeque<Held>,
     /// The receiver's count when it was last seen.
     starved: u64,
+    /// Packets that were overwritten before they were read for good.
+    overwritten: u64,
     observe: Option<Observe>,
 }
 
@@ -83,33 +87,16 @@ pub struct Parts<R> {
     clock: Option<MediaClock>,
     counters: FrameCounters,
     number: u64,
+    overwritten: u64,
     observe: Option<Observe>,
 }
 
 impl<R> Parts<R> {
     /// With another receiver, or the same seen in another way.
     pub fn map<S>(self, change: impl FnOnce(R) -> S) -> Parts<S> {
-        let Parts { receiver, depacketiser, policy, clock, counters, number, observe } = self;
-        Parts { receiver: change(receiver), depacketiser, policy, clock, counters, number, observe }
+        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, observe } = self;
+        Parts { receiver: change(receiver), depacketiser, policy, clock, counters, number, overwritten, observe }
     }
-}
-
-/// Everything behind the plan.
-struct Assembly<F: Space, K> {
-    kernel: K,
-    pool: FramePool<F>,
-    open: [Option<FrameBuf<F>>; MAX_OPEN],
-    policy: Incomplete,
-    clock: Option<MediaClock>,
-    previous: Option<Frame<F>>,
-    deliver: Deliver<F>,
-    counters: FrameCounters,
-    number: u64,
-    last_ticket: Ticket,
-    // Delivered frames whose work may still be running: ticket, number, last arrival.
-    unfinished: VecDeque<(Ticket, u64, Tai)>,
-    // The kernel cannot go on.
-    broken: bool,
 }
 
 impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
@@ -124,25 +111,14 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         clock: Option<MediaClock>,
         deliver: Deliver<F>,
     ) -> Self {
+        let guard = receiver.ring().laps().map(|laps| Guard::new(laps.clone(), &pool.layout().wire));
         Pipeline {
             receiver,
             depacketiser,
-            assembly: Assembly {
-                kernel,
-                pool,
-                open: std::array::from_fn(|_| None),
-                policy,
-                clock,
-                previous: None,
-                deliver,
-                counters: FrameCounters::default(),
-                number: 0,
-                last_ticket: Ticket::default(),
-                unfinished: VecDeque::with_capacity(64),
-                broken: false,
-            },
+            assembly: Assembly::new(kernel, pool, policy, clock, deliver, guard),
             held: VecDeque::with_capacity(64),
             starved: 0,
+            overwritten: 0,
             observe: None,
         }
     }
@@ -177,6 +153,9 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         }
         let ring = self.receiver.ring();
         let slots = lease.slots();
+        if let Some(guard) = &mut self.assembly.guard {
+            guard.take(slots);
+        }
         let plan = self.depacketiser.push(slots.iter().enumerate().map(|(index, slot)| Packet {
             slot: index as u32,
             head: ring.head(slot),
@@ -186,7 +165,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             leg: slot.leg,
         }));
         let done = self.assembly.execute(plan, &self.receiver, slots);
-        self.held.push_back((lease, self.assembly.last_ticket));
+        let read = self.assembly.guard.as_mut().map(Guard::taken);
+        self.held.push_back(Held { lease, ticket: self.assembly.last_ticket, read });
         done.and_then(|()| self.give_back()).map_err(RxError::Failed)?;
         Ok(Progress::Busy)
     }
@@ -203,6 +183,12 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     }
 
     fn close_all(&mut self) -> Result<(), Error> {
+        let closed = self.close_in_time();
+        self.assembly.abandon::<R::Mem>();
+        closed
+    }
+
+    fn close_in_time(&mut self) -> Result<(), Error> {
         if self.assembly.broken {
             return Ok(());
         }
@@ -210,7 +196,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.assembly.execute(plan, &self.receiver, &[])?;
         // The last work of a GPU takes microseconds; one that has hung is not waited for.
         let begun = Instant::now();
-        while !self.assembly.unfinished.is_empty() && begun.elapsed() < FINISH {
+        while self.assembly.is_at_work() && begun.elapsed() < FINISH {
             self.give_back()?;
         }
         Ok(())
@@ -238,14 +224,16 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
 
     /// Takes it apart: frames that were being filled are given up, leases go back. For another kernel to go on with.
     pub fn into_parts(self) -> Parts<R> {
-        let Pipeline { mut receiver, depacketiser, assembly, observe, held, .. } = self;
+        let overwritten = self.overwritten();
+        let Pipeline { mut receiver, depacketiser, mut assembly, observe, held, .. } = self;
+        assembly.abandon::<R::Mem>();
         let Assembly { policy, clock, counters, number, .. } = assembly;
         // The kernel ends first, and waits for work that reads what is leased.
         drop(assembly.kernel);
-        for (lease, _) in held {
-            receiver.release(lease);
+        for held in held {
+            receiver.release(held.lease);
         }
-        Parts { receiver, depacketiser, policy, clock, counters, number, observe }
+        Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, observe }
     }
 
     /// The receiver alone.
@@ -255,10 +243,10 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
 
     /// Goes on where another pipeline stopped.
     pub fn resume(parts: Parts<R>, kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
-        let Parts { receiver, depacketiser, policy, clock, counters, number, observe } = parts;
+        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, observe } = parts;
         let mut pipeline = Self::new(receiver, depacketiser, kernel, pool, policy, clock, deliver);
         (pipeline.assembly.counters, pipeline.assembly.number) = (counters, number);
-        pipeline.observe = observe;
+        (pipeline.overwritten, pipeline.observe) = (overwritten, observe);
         pipeline
     }
 
@@ -274,6 +262,11 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     pub fn depacketiser(&self) -> &Depacketiser {
         &self.depacketiser
     }
+    /// What the receiver has counted, and how many of its packets were overwritten before they were read for good.
+    pub fn rx(&self) -> RxCounters {
+        let counters = self.receiver.counters();
+        RxCounters { overwritten: counters.overwritten + self.overwritten(), ..counters }
+    }
     /// What became of frames.
     pub fn frames(&self) -> FrameCounters {
         self.assembly.counters
@@ -287,14 +280,23 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.assembly.kernel.describe()
     }
 
+    fn overwritten(&self) -> u64 {
+        self.overwritten + self.assembly.guard.as_ref().map_or(0, Guard::overwritten)
+    }
+
     fn give_back(&mut self) -> Result<(), Error> {
-        while let Some((_, ticket)) = self.held.front() {
-            if !self.assembly.is_done::<R::Mem>(*ticket)? {
+        while let Some(held) = self.held.front() {
+            if !self.assembly.is_done::<R::Mem>(held.ticket)? {
                 break;
             }
-            if let Some((lease, _)) = self.held.pop_front() {
-                self.receiver.release(lease);
+            let Some(Held { lease, read, .. }) = self.held.pop_front() else { break };
+            if let (Some(guard), Some(read)) = (&mut self.assembly.guard, read) {
+                guard.check(read);
             }
+            self.receiver.release(lease);
+        }
+        while self.assembly.next_is_read::<R::Mem>()? {
+            self.assembly.conclude_next(self.held.iter().filter_map(|held| held.read.as_ref()), &self.receiver)?;
         }
         while let Some(&(ticket, number, last_arrival)) = self.assembly.unfinished.front() {
             if !self.assembly.is_done::<R::Mem>(ticket)? {
@@ -305,133 +307,6 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 observe(Finished { number, last_arrival, at });
             }
         }
-        Ok(())
-    }
-}
-
-impl<F: Space, K> Assembly<F, K> {
-    fn is_done<M: Space>(&mut self, ticket: Ticket) -> Result<bool, Error>
-    where
-        K: Kernel<M, F>,
-    {
-        let done = self.kernel.done(ticket);
-        self.judge(done)
-    }
-
-    /// Passes a kernel's result on, and remembers that it cannot go on.
-    fn judge<T>(&mut self, result: Result<T, KernelError>) -> Result<T, Error> {
-        self.broken |= result.is_err();
-        result.map_err(|error| Error::new(Kind::Unavailable, "the kernel cannot go on").because(error))
-    }
-
-    fn execute<R: Receiver>(&mut self, plan: &Plan, receiver: &R, slots: &[Slot]) -> Result<(), Error>
-    where
-        K: Kernel<R::Mem, F>,
-    {
-        let ring = receiver.ring();
-        let mut result = Ok(());
-        for step in &plan.steps {
-            match step {
-                Step::Open(id) => {
-                    if let Some(place) = self.open.get_mut(usize::from(id.0)) {
-                        *place = if self.broken { None } else { self.pool.take() };
-                    }
-                }
-                Step::Place(id, range) => {
-                    let Some(Some(frame)) = self.open.get_mut(usize::from(id.0)) else { continue };
-                    let placements = plan.placements.get(range.start as usize..range.end as usize).unwrap_or_default();
-                    let applied = self.kernel.apply(ring, slots, placements, frame);
-                    match self.judge(applied) {
-                        Ok(ticket) => self.last_ticket = ticket,
-                        Err(error) => result = self.give_up(result, error),
-                    }
-                }
-                Step::Close(id, end) => {
-                    let frame = self.open.get_mut(usize::from(id.0)).and_then(Option::take);
-                    let missing = plan.missing.get(end.missing.start as usize..end.missing.end as usize);
-                    if let Err(error) = self.close(frame, end, missing.unwrap_or_default(), receiver) {
-                        self.counters.dropped += 1;
-                        result = self.give_up(result, error);
-                    }
-                }
-            }
-        }
-        result
-    }
-
-    /// The kernel cannot go on. Frames that were being filled are given up; they are counted when they close.
-    fn give_up(&mut self, result: Result<(), Error>, error: Error) -> Result<(), Error> {
-        self.open.fill_with(|| None);
-        result.and(Err(error))
-    }
-
-    fn close<R: Receiver>(
-        &mut self,
-        frame: Option<FrameBuf<F>>,
-        end: &FrameEnd,
-        missing: &[Missing],
-        receiver: &R,
-    ) -> Result<(), Error>
-    where
-        K: Kernel<R::Mem, F>,
-    {
-        let complete = match end.fate {
-            Fate::Complete => {
-                self.counters.complete += 1;
-                true
-            }
-            Fate::Incomplete => {
-                self.counters.incomplete += 1;
-                self.counters.missing_octets += missing.iter().map(|m| u64::from(m.len)).sum::<u64>();
-                false
-            }
-            Fate::Acquiring => {
-                self.counters.acquiring += 1;
-                if let Some(frame) = frame {
-                    self.kernel.discard(frame);
-                }
-                return Ok(());
-            }
-        };
-        let number = self.number;
-        self.number += 1;
-        let Some(mut frame) = frame else {
-            // The pool was empty when it opened: sinks are slower than the stream.
-            self.counters.dropped += 1;
-            return Ok(());
-        };
-        if !complete {
-            let filled = match self.policy {
-                Incomplete::Drop => {
-                    self.counters.withheld += 1;
-                    self.kernel.discard(frame);
-                    return Ok(());
-                }
-                Incomplete::Conceal => self.kernel.conceal(&mut frame, missing, self.previous.as_ref()),
-                Incomplete::Show => self.kernel.paint(&mut frame, missing),
-            };
-            self.judge(filled)?;
-        }
-        let media_time = self.clock.map(|clock| clock.unwrap(end.timestamp, end.first_arrival));
-        let media_time = media_time.filter(|t| Alignment::judge(t.latency_ns) == Alignment::Aligned).map(|t| t.media);
-        let meta = frame.meta_mut();
-        meta.number = number;
-        meta.complete = complete;
-        meta.timestamp = end.timestamp;
-        meta.second_timestamp = end.second_timestamp;
-        meta.media_time = media_time;
-        meta.first_arrival = end.first_arrival;
-        meta.last_arrival = end.last_arrival;
-        meta.packets = end.packets;
-        meta.missing.clear();
-        meta.missing.extend_from_slice(missing);
-        let finished = self.kernel.finish(frame);
-        let (frame, ticket) = self.judge(finished)?;
-        self.unfinished.push_back((ticket, number, end.last_arrival));
-        if self.policy == Incomplete::Conceal {
-            self.previous = Some(frame.clone());
-        }
-        (self.deliver)(frame, receiver.now());
         Ok(())
     }
 }

@@ -118,6 +118,9 @@ pub struct RxCounters {
     pub checksum_issues: u64,
     /// Completions that a network card gave with an error: their datagrams are lost.
     pub hardware_issues: u64,
+    /// Datagrams that were overwritten in the ring while they were being read, or may have been: the reader is slower than
+    /// the ring comes round. Only of rings that are overwritten in time.
+    pub overwritten: u64,
     /// Datagrams not handed over, by reason.
     pub rejected: Rejected,
 }
@@ -148,6 +151,8 @@ pub struct FrameCounters {
     pub complete: u64,
     /// With a loss map that is not empty.
     pub incomplete: u64,
+    /// Of the incomplete ones: those with octets that came and were overwritten before they were read for good.
+    pub torn: u64,
     /// Not whole because reception began or ended in the middle of it.
     pub acquiring: u64,
     /// Whole or not, not delivered because no frame memory was free or a sink was full; apart from loss.

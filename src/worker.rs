@@ -56,7 +56,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
         Pipeline::finish(self, remarks)
     }
     fn report(&self, into: &mut Report) {
-        into.rx = self.receiver().counters();
+        into.rx = self.rx();
         into.packets = self.depacketiser().counters();
         into.frames = self.frames();
         self.depacketiser().remarks(&mut into.remarks);

@@ -25,6 +25,25 @@ pub trait Kernel<R: Space, F: Space>: Send {
         placements: &[Placement],
         frame: &mut FrameBuf<F>,
     ) -> Result<Ticket, KernelError>;
+    /// Nothing more is placed in this frame, of which every octet came or not; `last` is the ticket of the last placements.
+    /// Starts what waits for more. What was read for the frame is checked when [`Kernel::closed`] says so for the ticket that
+    /// this gives, and only then follow holes and [`Kernel::finish`]. Only called where rings are overwritten in time;
+    /// elsewhere frames are finished at once.
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn close(&mut self, frame: &mut FrameBuf<F>, whole: bool, last: Ticket) -> Result<Ticket, KernelError> {
+        let _ = (frame, whole);
+        self.flush()?;
+        Ok(last)
+    }
+    /// Has everything been read for the frame that [`Kernel::close`] gave this ticket for?
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn closed(&mut self, ticket: Ticket) -> Result<bool, KernelError> {
+        self.done(ticket)
+    }
     /// Gives the octets of the loss map what the frame before showed there; a neutral picture when there is none.
     ///
     /// # Errors

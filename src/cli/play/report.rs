@@ -235,8 +235,10 @@ impl Status {
             line(&json!({
                 "type": "status", "fps": round(fps), "bit_rate": bits as u64,
                 "lost": p.lost, "late": p.late, "reordered": p.reordered, "duplicate": p.duplicate,
-                "kernel_dropped": report.rx.kernel_dropped, "rejected": p.rejected.total() + report.rx.rejected.total(),
-                "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring },
+                "kernel_dropped": report.rx.kernel_dropped, "overwritten": report.rx.overwritten,
+                "rejected": p.rejected.total() + report.rx.rejected.total(),
+                "frames": { "complete": f.complete, "incomplete": f.incomplete, "torn": f.torn, "dropped": dropped,
+                            "acquiring": f.acquiring },
                 "latency_us": latency.as_ref().map(|l| json!({ "mean": l.mean_us(), "max": l.max_us() })),
             }));
         } else {
@@ -258,6 +260,9 @@ impl Status {
             }
             if report.rx.kernel_dropped > 0 {
                 let _ = write!(text, " overflow {}", report.rx.kernel_dropped);
+            }
+            if report.rx.overwritten > 0 {
+                let _ = write!(text, " overwritten {}", report.rx.overwritten);
             }
             if let Some(latency) = latency {
                 let _ = write!(text, " latency {:.1} ms", latency.mean_us() / 1e3);
@@ -304,7 +309,7 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
             "type": "summary", "end": end, "seconds": round(seconds),
             "packets": p,
             "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring,
-                        "missing_octets": f.missing_octets, "withheld": f.withheld, "delivered": delivered },
+                        "missing_octets": f.missing_octets, "torn": f.torn, "withheld": f.withheld, "delivered": delivered },
             "receiver": report.rx,
             "sinks": sinks.reports(),
             "verify": sinks.verified(),
@@ -324,6 +329,13 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
             text,
             "{:>8}  socket overflow {}: this machine's loss, not the network's",
             "", report.rx.kernel_dropped
+        );
+    }
+    if report.rx.overwritten > 0 {
+        let _ = writeln!(
+            text,
+            "{:>8}  overwritten in the ring before they were read {}, in {} frames: this machine is too slow, or the ring too small",
+            "", report.rx.overwritten, f.torn
         );
     }
     for reason in Reason::ALL {
