@@ -1,11 +1,13 @@
 //! `gdmedia play`: receive a flow; show, write and count it.
 
+mod backend;
 mod choose;
 mod engine;
 mod latency;
 mod report;
 mod sinks;
 
+use self::backend::Inputs;
 use self::engine::{Engine, Run};
 use self::report::{Start, Status};
 use self::sinks::Sinks;
@@ -16,10 +18,8 @@ use gdmedia::format::{Layout, Output};
 use gdmedia::frame::Frame;
 use gdmedia::gpu::Choice;
 use gdmedia::kernel::{self, Colour, Conversion};
-use gdmedia::mem::{Host, Space};
+use gdmedia::mem::Space;
 use gdmedia::pipeline::{self, Deliver, Observe};
-use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
-use gdmedia::sdp::{Flow, Video};
 use gdmedia::sink::export::Target;
 use gdmedia::worker::{Ended, Worker};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,12 @@ pub struct Args {
     /// Clock of a capture: TAI (PTP time stamps of hardware) or UTC (software time stamps)
     #[arg(long, value_enum, default_value = "tai", requires = "pcap")]
     pcap_clock: CaptureClock,
+    /// Where packets come from; auto takes the best that there is, and says why it is not another
+    #[arg(long, value_enum, default_value = "auto", conflicts_with = "pcap")]
+    backend: backend::Backend,
+    /// What Rivermax is told, for example split=26,order=extended,hold=40ms,stamps=synced,cores=2+3,events
+    #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
+    rivermax: Option<String>,
     /// Network interface, by name or address, for multicast; given twice: one for each leg
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Vec<String>,
@@ -235,12 +241,19 @@ impl Args {
     fn needs_gpu(&self) -> bool {
         self.gpu.required() || self.export.is_some()
     }
+    /// Between polls: a receiver that waits by itself ends its wait when packets come.
+    fn pause(&self) -> Duration {
+        let events = self.rivermax.as_deref().is_some_and(|words| words.split(',').any(|word| word.trim() == "events"));
+        if events { EVENTS } else { self.sleep }
+    }
     /// A capture at full speed can wait for its sinks, a network cannot.
     fn lossless(&self) -> bool {
         self.pcap.is_some() && matches!(self.pace, Pace::Full)
     }
 }
 
+/// How long to wait for an event, so that a stop and silence are noticed in time.
+const EVENTS: Duration = Duration::from_millis(20);
 /// Frames that may wait for a sink.
 const QUEUE: usize = 4;
 /// Frames that a sink may have in hand besides.
@@ -293,18 +306,18 @@ fn receive(args: &Args) -> Result<ExitCode> {
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
-    let receiver = receiver(args, flow, video, chosen.gpu.is_some())?;
+    let opened = Inputs { args, flow, video }.open(chosen.gpu.as_ref())?;
     let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
     let conversion = Conversion { layout, colour };
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
-    let mut engine = Engine::open(&run, chosen, receiver, &mut sinks)?;
+    let mut engine = Engine::open(&run, chosen, opened, &mut sinks)?;
     // Last: from here on the socket's buffer fills.
     engine.join_all(&flow.legs)?;
     let start = Start::new(&description, flow, video, &engine, &conversion, &sinks);
     start.print(args.json);
     let stepper = engine.into_stepper(&run, &sinks);
-    let worker = Worker::spawn(stepper, args.sleep, args.core, stop.clone())?;
+    let worker = Worker::spawn(stepper, args.pause(), args.core, stop.clone())?;
     let end = watch(args, &worker, &sinks, &gate, &stop);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
@@ -327,39 +340,6 @@ fn receive(args: &Args) -> Result<ExitCode> {
 
 /// How long a GPU may take to give memory back, for the size of the ring: many times what it needs.
 const HOLD: Duration = Duration::from_millis(2);
-
-fn receiver(args: &Args, flow: &Flow, video: &Video, gpu: bool) -> Result<Box<dyn Receiver<Mem = Host>>> {
-    let mut receiver: Box<dyn Receiver<Mem = Host>> = match &args.pcap {
-        Some(path) => {
-            let pace = match args.pace {
-                Pace::Full => pcap::Pace::Full,
-                Pace::Recorded => pcap::Pace::Recorded,
-            };
-            let mut capture = pcap::Pcap::open(path, pace)?;
-            if matches!(args.pcap_clock, CaptureClock::Utc) {
-                capture.set_offset(args.utc_offset.into());
-            }
-            Box::new(capture)
-        }
-        None => Box::new(socket::Socket::open(socket::Options {
-            interfaces: args.interface.clone(),
-            // The limits of ST 2110-10 count the UDP header.
-            max_octets: u16::try_from(video.max_udp.saturating_sub(8)).unwrap_or(u16::MAX),
-            buffer_octets: args.buffer << 20,
-            rate: report::bit_rate(flow, video),
-            utc_offset_s: args.utc_offset,
-            cells: if gpu { socket::cells_for(report::packet_rate(flow, video), HOLD) } else { socket::CELLS },
-            ..socket::Options::default()
-        })?),
-    };
-    if let Some(plan) = &args.fault {
-        receiver = Box::new(fault::Fault::new(receiver, plan.parse()?));
-    }
-    if let Some(path) = &args.tap {
-        receiver = Box::new(tap::Tap::create(receiver, path)?);
-    }
-    Ok(receiver)
-}
 
 /// Why the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@ pub mod memory;
 pub mod pcap;
 #[cfg(feature = "cuda")]
 pub mod registered;
+#[cfg(feature = "rivermax")]
+pub mod rivermax;
 pub mod socket;
 pub mod survey;
 pub mod tap;
@@ -15,6 +17,8 @@ pub use memory::Memory;
 pub use pcap::{Pace, Pcap};
 #[cfg(feature = "cuda")]
 pub use registered::Registered;
+#[cfg(feature = "rivermax")]
+pub use rivermax::Rivermax;
 pub use socket::Socket;
 pub use tap::Tap;
 pub use wait::Wait;

@@ -220,7 +220,7 @@ pub fn only_sources_that_are_included_come(setup: &dyn Setup) {
 }
 
 pub fn sources_that_are_excluded_stay_away(setup: &dyn Setup) {
-    if able(setup, Ability::Addresses) {
+    if able(setup, Ability::Addresses) && able(setup, Ability::Exclusion) {
         only_the_first(setup, setup.address(0), SourceFilter::Exclude(vec![setup.sources()[1]]));
         only_the_first(setup, setup.group(1), SourceFilter::Exclude(vec![setup.sources()[1]]));
     }

@@ -6,6 +6,8 @@ mod memory;
 #[path = "../netns/mod.rs"]
 mod netns;
 mod pcap;
+#[cfg(feature = "rivermax-stand-in")]
+mod rivermax;
 mod setup;
 mod socket;
 #[path = "../support/mod.rs"]
@@ -52,3 +54,12 @@ put_through!(socket_on_veth, crate::socket::Veth::new().map(|veth| Box::new(veth
 put_through!(capture, Some(Box::new(crate::pcap::Recorded::new())));
 put_through!(capture_with_tap, Some(Box::new(crate::pcap::Recorded::tapped())));
 put_through!(ring_of_memory, Some(Box::new(crate::memory::Filled)));
+
+#[cfg(feature = "rivermax-stand-in")]
+mod by_rivermax {
+    put_through!(whole, Some(Box::new(crate::rivermax::whole())));
+    put_through!(split, Some(Box::new(crate::rivermax::split())));
+    put_through!(in_sequence, Some(Box::new(crate::rivermax::in_sequence())));
+    put_through!(long_strides, Some(Box::new(crate::rivermax::long_strides())));
+    put_through!(no_split, Some(Box::new(crate::rivermax::no_split())));
+}

@@ -20,7 +20,7 @@ const ROOM: usize = 1500;
 impl Setup for Filled {
     fn lacks(&self, ability: Ability) -> Option<&'static str> {
         match ability {
-            Ability::Addresses => Some("who fills it chooses what goes in"),
+            Ability::Addresses | Ability::Exclusion => Some("who fills it chooses what goes in"),
             Ability::End => Some("who fills it says when it ends"),
             Ability::Silence => None,
         }

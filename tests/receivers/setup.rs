@@ -28,6 +28,8 @@ pub enum Ability {
     Silence,
     /// Tell addresses, groups and ports apart.
     Addresses,
+    /// Keep single senders away.
+    Exclusion,
     /// Come to an end.
     End,
 }

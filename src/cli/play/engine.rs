@@ -1,5 +1,6 @@
 //! What does the work: a pipeline on a GPU where one is to be used and can be, else on the CPU; and why.
 
+use super::backend::{Inputs, Opened, Passed};
 #[cfg(feature = "cuda")]
 use super::report;
 use super::sinks::Sinks;
@@ -17,31 +18,39 @@ use gdmedia::worker::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+#[cfg(all(feature = "cuda", feature = "rivermax"))]
+use gdmedia::mem::Device;
 #[cfg(feature = "cuda")]
 use {
+    super::backend::Receiving,
     gdmedia::gpu::Gpu,
     gdmedia::kernel::cuda::Options,
-    gdmedia::pipeline::{GpuPipeline, Moving, Refused},
+    gdmedia::pipeline::{GpuPipeline, Moving, Observe, Refused},
 };
 
 /// Frames of the pipeline alone: being filled, kept for concealment.
 const POOL: usize = 6;
-
-/// Any receiver.
-type HostReceiver = Box<dyn Receiver<Mem = Host>>;
 
 /// A pipeline that is ready.
 pub struct Engine {
     kind: Kind,
     /// For the start block: the GPU, or why none is used.
     pub gpu: String,
+    /// Backends that are not used, and why.
+    pub passed: Vec<Passed>,
 }
 
 enum Kind {
     Cpu(Box<HostPipeline>),
     #[cfg(feature = "cuda")]
     Gpu(Box<GpuPipeline>),
+    /// The ring lies in memory of the GPU, which nothing can take the place of.
+    #[cfg(all(feature = "cuda", feature = "rivermax"))]
+    Direct(Box<DirectPipeline>),
 }
+
+#[cfg(all(feature = "cuda", feature = "rivermax"))]
+type DirectPipeline = GpuPipeline<Box<dyn Receiver<Mem = Device>>>;
 
 /// Finds the GPU that the options ask for.
 ///
@@ -87,7 +96,6 @@ pub fn choose(args: &Args) -> Result<Found> {
 pub struct Run<'a> {
     pub args: &'a Args,
     pub flow: &'a Flow,
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub video: &'a Video,
     pub conversion: &'a Conversion,
     pub gate: &'a Arc<Gate>,
@@ -95,6 +103,9 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
+    fn inputs(&self) -> Inputs<'_> {
+        Inputs { args: self.args, flow: self.flow, video: self.video }
+    }
     fn settings(&self, sinks: &Sinks) -> Settings {
         Settings {
             output: self.conversion.output(),
@@ -114,15 +125,17 @@ impl Engine {
     ///
     /// # Errors
     /// No memory; on a GPU that is required, whatever it lacks.
-    pub fn open(run: &Run<'_>, chosen: Found, receiver: HostReceiver, sinks: &mut Sinks) -> Result<Self> {
+    pub fn open(run: &Run<'_>, chosen: Found, opened: Opened, sinks: &mut Sinks) -> Result<Self> {
+        let Opened { receiver, mut passed } = opened;
         #[cfg(feature = "cuda")]
         let (receiver, gpu) = match &chosen.gpu {
             None => (receiver, chosen.why),
-            Some(device) => match open_gpu(run, device, receiver, sinks) {
-                Ok(pipeline) => {
+            Some(device) => match on_gpu(run, device, receiver, sinks) {
+                Ok(kind) => {
                     let mib = device.budget().used() >> 20;
-                    let gpu = format!("{}, {mib} MiB of its memory in use{}", chosen.why, short_ring(run));
-                    return Ok(Engine { kind: Kind::Gpu(Box::new(pipeline)), gpu });
+                    let short = if kind.has_sockets() { short_ring(run) } else { String::new() };
+                    let gpu = format!("{}, {mib} MiB of its memory in use{short}", chosen.why);
+                    return Ok(Engine { kind, gpu, passed });
                 }
                 Err(refused) if run.args.needs_gpu() => return Err(refused.error),
                 Err(refused) => (refused.receiver, format!("not used: {}", refused.error)),
@@ -130,10 +143,11 @@ impl Engine {
         };
         #[cfg(not(feature = "cuda"))]
         let gpu = chosen.why;
+        let receiver = run.inputs().in_host(receiver, &mut passed)?;
         sinks.without_gpu(run)?;
         let mut pipeline = HostPipeline::open(receiver, run.flow, &run.settings(sinks), run.deliver(sinks))?;
         pipeline.observe(run.gate.clone().observe());
-        Ok(Engine { kind: Kind::Cpu(Box::new(pipeline)), gpu })
+        Ok(Engine { kind: Kind::Cpu(Box::new(pipeline)), gpu, passed })
     }
 
     /// Begins to receive.
@@ -145,6 +159,8 @@ impl Engine {
             Kind::Cpu(pipeline) => pipeline.receiver_mut().join_all(legs),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => pipeline.receiver_mut().join_all(legs),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => pipeline.receiver_mut().join_all(legs),
         }
     }
     /// Of the receiver.
@@ -153,6 +169,8 @@ impl Engine {
             Kind::Cpu(pipeline) => pipeline.receiver().caps(),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => pipeline.receiver().caps(),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => pipeline.receiver().caps(),
         }
     }
     /// Its name, and what else there is to say.
@@ -161,15 +179,19 @@ impl Engine {
             Kind::Cpu(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
         }
     }
 
-    /// For the worker. A GPU that is lost is followed by the CPU, unless the GPU is required, or a sink can take no
-    /// frames but those of the GPU.
+    /// For the worker. A GPU that is lost is followed by the CPU, unless the GPU is required, a sink can take no frames
+    /// but those of the GPU, or packets lie in its memory.
     pub fn into_stepper(self, run: &Run<'_>, sinks: &Sinks) -> Box<dyn Stepper> {
         let _ = (run, sinks);
         match self.kind {
             Kind::Cpu(pipeline) => pipeline,
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => pipeline,
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) if run.args.needs_gpu() || sinks.need_gpu() => pipeline,
             #[cfg(feature = "cuda")]
@@ -190,13 +212,38 @@ fn short_ring(run: &Run<'_>) -> String {
 }
 
 #[cfg(feature = "cuda")]
+impl Kind {
+    /// The ring's length was not chosen for a GPU.
+    fn has_sockets(&self) -> bool {
+        matches!(self, Kind::Gpu(pipeline) if pipeline.receiver().caps().backend == "socket")
+    }
+    fn observe(&mut self, observe: Observe) {
+        match self {
+            Kind::Cpu(pipeline) => pipeline.observe(observe),
+            Kind::Gpu(pipeline) => pipeline.observe(observe),
+            #[cfg(feature = "rivermax")]
+            Kind::Direct(pipeline) => pipeline.observe(observe),
+        }
+    }
+    fn into_receiver(self) -> Receiving {
+        match self {
+            Kind::Cpu(pipeline) => Receiving::Host(pipeline.into_receiver()),
+            Kind::Gpu(pipeline) => Receiving::Host(pipeline.into_receiver().into_inner()),
+            #[cfg(feature = "rivermax")]
+            Kind::Direct(pipeline) => Receiving::Device(pipeline.into_receiver()),
+        }
+    }
+}
+
+/// A pipeline on the GPU; or the reason why there is none, and the receiver as it was.
+#[cfg(feature = "cuda")]
 #[allow(clippy::result_large_err)]
-fn open_gpu(
+fn on_gpu(
     run: &Run<'_>,
     gpu: &Arc<Gpu>,
-    receiver: HostReceiver,
+    receiver: Receiving,
     sinks: &mut Sinks,
-) -> std::result::Result<GpuPipeline, Refused> {
+) -> std::result::Result<Kind, Refused<Receiving>> {
     if let Some(mib) = run.args.gpu_memory {
         gpu.budget().set_limit(mib.saturating_mul(1 << 20));
     }
@@ -204,13 +251,31 @@ fn open_gpu(
     let offers = sinks.device_offers();
     let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());
     let settings = Settings { frames: POOL + sinks.held_by_device(run.args), ..run.settings(sinks) };
-    let (mut pipeline, frames) =
-        GpuPipeline::open(receiver, run.flow, gpu, &settings, Options::default(), None, deliver)?;
+    let options = Options::default();
+    let (mut kind, frames) = match receiver {
+        Receiving::Host(receiver) => {
+            match GpuPipeline::open(receiver, run.flow, gpu, &settings, options, None, deliver) {
+                Ok((pipeline, frames)) => (Kind::Gpu(Box::new(pipeline)), frames),
+                Err(Refused { error, receiver }) => {
+                    return Err(Refused { error, receiver: Receiving::Host(receiver) });
+                }
+            }
+        }
+        #[cfg(feature = "rivermax")]
+        Receiving::Device(receiver) => {
+            match GpuPipeline::over(receiver, run.flow, gpu, &settings, options, None, deliver) {
+                Ok((pipeline, frames)) => (Kind::Direct(Box::new(pipeline)), frames),
+                Err(Refused { error, receiver }) => {
+                    return Err(Refused { error, receiver: Receiving::Device(receiver) });
+                }
+            }
+        }
+    };
     match sinks.add_device(run, gpu, frames.slab(), &offers) {
         Ok(()) => {
-            pipeline.observe(run.gate.clone().observe());
-            Ok(pipeline)
+            kind.observe(run.gate.clone().observe());
+            Ok(kind)
         }
-        Err(error) => Err(Refused { error, receiver: pipeline.into_receiver().into_inner() }),
+        Err(error) => Err(Refused { error, receiver: kind.into_receiver() }),
     }
 }

@@ -93,6 +93,7 @@ impl Start {
         let cut = packets.map_or_else(String::new, |n| format!(", {n} packets a frame as usually cut"));
         lines.push(("expect", format!("{rate}{cut}")));
         lines.push(("backend", caps.backend.to_owned()));
+        lines.extend(engine.passed.iter().map(|p| ("", format!("not {}: {}", p.backend, p.reason))));
         lines.extend(caps.notes.iter().map(|note| ("", note.clone())));
         if let (Some(rate), true) = (bit_rate, caps.buffer_octets > 0) {
             let ms = caps.buffer_octets as f64 * 8e3 / rate as f64;
@@ -112,6 +113,7 @@ impl Start {
             "diagnostics": wrong.collect::<Vec<_>>(),
             "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
             "backend": caps.backend,
+            "backends_passed": engine.passed,
             "notes": caps.notes.iter().chain(&sinks.notes).collect::<Vec<_>>(),
             "buffer_octets": caps.buffer_octets,
             "gpu": engine.gpu,
@@ -324,6 +326,11 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         "{:>8}  received {}, lost {}, late {}, duplicate {}, reordered {}",
         "packets", p.received, p.lost, p.late, p.duplicate, p.reordered
     );
+    let (checksums, hardware) = (report.rx.checksum_issues, report.rx.hardware_issues);
+    if checksums + hardware > 0 {
+        let what = format!("runs with wrong checksums {checksums}, with errors of the card {hardware}");
+        let _ = writeln!(text, "{:>8}  {what}", "");
+    }
     if report.rx.kernel_dropped > 0 {
         let _ = writeln!(
             text,

@@ -12,6 +12,8 @@ mod interface;
 mod open;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
+#[cfg(feature = "rivermax")]
+pub(in crate::rx) use open::member;
 
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
@@ -375,12 +377,12 @@ fn transient(e: &std::io::Error) -> bool {
 }
 
 /// Nanoseconds that TAI is ahead of UTC: as the kernel was told, else so many seconds.
-fn tai_offset(seconds: i32) -> i64 {
+pub(in crate::rx) fn tai_offset(seconds: i32) -> i64 {
     kernel_tai_offset().unwrap_or_else(|| i64::from(seconds) * 1_000_000_000)
 }
 
 /// The time now.
-fn tai_now(offset: i64) -> Option<Tai> {
+pub(in crate::rx) fn tai_now(offset: i64) -> Option<Tai> {
     let utc = u64::try_from(read_clock(libc::CLOCK_REALTIME)?).ok()?;
     Some(Tai(utc.wrapping_add_signed(offset)))
 }

@@ -58,8 +58,29 @@ pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
         join(&socket, leg, interface)?;
         notes.push(format!("{} joined on {}{}", to, interface.name, sources_text(&leg.sources)));
         notes.extend(group_warnings(leg, interface));
+        notes.extend(path_warning(leg, interface));
     }
     Ok(Opened { socket, buffer_octets, notes })
+}
+
+/// Joins the group of `leg` on `interface` and receives nothing: for those who get its packets in another way. The group
+/// is left when the socket is dropped; no socket where the leg is no group.
+#[cfg(feature = "rivermax")]
+pub(in crate::rx) fn member(
+    leg: &Leg,
+    interface: &Interface,
+    notes: &mut Vec<String>,
+) -> Result<Option<socket2::Socket>> {
+    let group = leg.destination;
+    if !group.is_multicast() {
+        return Ok(None);
+    }
+    let interface = group_interface(group, Some(interface), notes)?;
+    let socket = new_socket(group)?;
+    join(&socket, leg, &interface)?;
+    notes.push(format!("{group} joined on {}{}", interface.name, sources_text(&leg.sources)));
+    notes.extend(group_warnings(leg, &interface));
+    Ok(Some(socket))
 }
 
 fn new_socket(to: IpAddr) -> Result<socket2::Socket> {
@@ -243,19 +264,24 @@ fn group_warnings(leg: &Leg, interface: &Interface) -> Vec<String> {
              net.ipv4.conf.{name}.force_igmp_version says so; the source filter works in this machine only"
         ));
     }
+    notes
+}
+
+/// The kernel's check of a sender's way back, which drops packets in silence.
+fn path_warning(leg: &Leg, interface: &Interface) -> Option<String> {
+    let name = &interface.name;
     let strict = |scope: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{scope}/rp_filter"))
             .ok()
             .and_then(|s| s.trim().parse::<u8>().ok())
             .unwrap_or(0)
     };
-    if strict("all").max(strict(name)) == 1 {
-        notes.push(format!(
+    (leg.destination.is_ipv4() && strict("all").max(strict(name)) == 1).then(|| {
+        format!(
             "warning: rp_filter is strict on {name}: packets of senders that this machine would not reach by {name} are \
              dropped; sysctl -w net.ipv4.conf.{name}.rp_filter=2 (and all.rp_filter)"
-        ));
-    }
-    notes
+        )
+    })
 }
 
 /// The version that an interface speaks (`V1`, `V2`, `V3`), from /proc/net/igmp: {number, name, `:`, groups, version}.

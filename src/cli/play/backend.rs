@@ -1,0 +1,216 @@
+//! Which receiver is used, and why no other: `--backend`.
+
+use super::{Args, CaptureClock, HOLD, Pace, report};
+use clap::ValueEnum;
+use gdmedia::error::{Error, Kind, Result};
+use gdmedia::gpu::Gpu;
+#[cfg(all(feature = "cuda", feature = "rivermax"))]
+use gdmedia::mem::Device;
+use gdmedia::mem::Host;
+#[cfg(feature = "rivermax")]
+use gdmedia::rx::rivermax::{self, Rivermax, Split};
+use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
+use gdmedia::sdp::{Flow, Video};
+use std::sync::Arc;
+
+/// Where packets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The best that this machine and the interface have
+    Auto,
+    /// UDP sockets of the operating system
+    Socket,
+    /// NVIDIA Rivermax: the card writes into the ring by itself
+    Rivermax,
+}
+
+/// A receiver of the CPU.
+pub type HostReceiver = Box<dyn Receiver<Mem = Host>>;
+
+/// A receiver by where its octets lie.
+pub enum Receiving {
+    Host(HostReceiver),
+    /// In memory of the GPU.
+    #[cfg(all(feature = "cuda", feature = "rivermax"))]
+    Device(Box<dyn Receiver<Mem = Device>>),
+}
+
+/// A backend that is not used although it might have been.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Passed {
+    pub backend: &'static str,
+    pub reason: String,
+}
+
+/// What was chosen.
+pub struct Opened {
+    pub receiver: Receiving,
+    pub passed: Vec<Passed>,
+}
+
+/// What receivers are made from.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    pub args: &'a Args,
+    pub flow: &'a Flow,
+    pub video: &'a Video,
+}
+
+impl Inputs<'_> {
+    /// The receiver that the options ask for. `gpu`: frames are to be unpacked there.
+    ///
+    /// # Errors
+    /// A backend is named that cannot be had, or none can.
+    pub fn open(self, gpu: Option<&Arc<Gpu>>) -> Result<Opened> {
+        if let Some(path) = &self.args.pcap {
+            let pace = match self.args.pace {
+                Pace::Full => pcap::Pace::Full,
+                Pace::Recorded => pcap::Pace::Recorded,
+            };
+            let mut capture = pcap::Pcap::open(path, pace)?;
+            if matches!(self.args.pcap_clock, CaptureClock::Utc) {
+                capture.set_offset(self.args.utc_offset.into());
+            }
+            return Ok(Opened { receiver: Receiving::Host(self.wrapped(Box::new(capture))?), passed: Vec::new() });
+        }
+        let mut passed = Vec::new();
+        if self.args.backend != Backend::Socket {
+            match self.rivermax(gpu, &mut passed) {
+                Ok(receiver) => return Ok(Opened { receiver, passed }),
+                Err(error) if self.args.backend == Backend::Rivermax => return Err(error),
+                Err(error) => passed.push(Passed { backend: "rivermax", reason: in_one_line(&error) }),
+            }
+        }
+        Ok(Opened { receiver: Receiving::Host(self.wrapped(self.socket(gpu.is_some())?)?), passed })
+    }
+
+    fn socket(self, gpu: bool) -> Result<HostReceiver> {
+        let Inputs { args, flow, video } = self;
+        Ok(Box::new(socket::Socket::open(socket::Options {
+            interfaces: args.interface.clone(),
+            max_octets: self.max_octets(),
+            buffer_octets: args.buffer << 20,
+            rate: report::bit_rate(flow, video),
+            utc_offset_s: args.utc_offset,
+            cells: if gpu { socket::cells_for(report::packet_rate(flow, video), HOLD) } else { socket::CELLS },
+            ..socket::Options::default()
+        })?))
+    }
+
+    /// The limits of ST 2110-10 count the UDP header.
+    fn max_octets(self) -> u16 {
+        u16::try_from(self.video.max_udp.saturating_sub(8)).unwrap_or(u16::MAX)
+    }
+
+    /// With the faults and the tap that are asked for.
+    fn wrapped(self, mut receiver: HostReceiver) -> Result<HostReceiver> {
+        if let Some(plan) = &self.args.fault {
+            receiver = Box::new(fault::Fault::new(receiver, plan.parse()?));
+        }
+        if let Some(path) = &self.args.tap {
+            receiver = Box::new(tap::Tap::create(receiver, path)?);
+        }
+        Ok(receiver)
+    }
+}
+
+#[cfg(not(feature = "rivermax"))]
+impl Inputs<'_> {
+    #[allow(clippy::unused_self)]
+    fn rivermax(self, _gpu: Option<&Arc<Gpu>>, _passed: &mut Vec<Passed>) -> Result<Receiving> {
+        Err(Error::new(Kind::Unavailable, "this gdmedia was built without Rivermax")
+            .cure("install the SDK and build with: cargo build --release --features rivermax (docs/rivermax.md)"))
+    }
+
+    /// What takes the place of a receiver in memory of the GPU, when the GPU cannot be used after all.
+    #[allow(clippy::unused_self)]
+    pub fn in_host(self, receiver: Receiving, _passed: &mut Vec<Passed>) -> Result<HostReceiver> {
+        let Receiving::Host(receiver) = receiver;
+        Ok(receiver)
+    }
+}
+
+#[cfg(feature = "rivermax")]
+impl Inputs<'_> {
+    fn options(self) -> Result<rivermax::Options> {
+        let mut options = rivermax::Options {
+            interfaces: self.args.interface.clone(),
+            max_octets: self.max_octets(),
+            payload_type: self.flow.payload_type,
+            rate: report::packet_rate(self.flow, self.video),
+            utc_offset_s: self.args.utc_offset,
+            ..rivermax::Options::default()
+        };
+        options.change(self.args.rivermax.as_deref().unwrap_or_default())?;
+        Ok(options)
+    }
+
+    fn rivermax(self, gpu: Option<&Arc<Gpu>>, passed: &mut Vec<Passed>) -> Result<Receiving> {
+        let options = self.options()?;
+        if self.args.backend == Backend::Auto {
+            // What is for tests is taken where a test asks for it.
+            if cfg!(feature = "rivermax-stand-in") && std::env::var_os("RIVERMAX_STAND_IN").is_none() {
+                return Err(Error::new(Kind::Unavailable, "this gdmedia was built with its stand-in, for tests only"));
+            }
+            for (number, leg) in self.flow.legs.iter().enumerate() {
+                let named = self.args.interface.get(number).or(self.args.interface.last());
+                rivermax::usable(named.map(String::as_str), leg.destination, &options)?;
+            }
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = gpu {
+            match self.in_device(&options, gpu) {
+                Ok(receiver) => return Ok(Receiving::Device(receiver)),
+                Err(error) => passed.push(Passed { backend: "rivermax into the GPU", reason: in_one_line(&error) }),
+            }
+        }
+        let _ = passed;
+        // A GPU reads packets that lie whole in one plane.
+        let split = if gpu.is_some() { Split::None } else { options.split };
+        let receiver = Rivermax::<Host>::open(&rivermax::Options { split, ..options }, &self.flow.legs, &())?;
+        Ok(Receiving::Host(self.wrapped(Box::new(receiver))?))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn in_device(self, options: &rivermax::Options, gpu: &Arc<Gpu>) -> Result<Box<dyn Receiver<Mem = Device>>> {
+        if self.args.tap.is_some() {
+            return Err(Error::new(Kind::Unavailable, "--tap records octets, which the CPU cannot read there"));
+        }
+        if options.split == Split::None {
+            return Err(Error::new(Kind::Unavailable, "--rivermax split=none leaves packets in memory of the host"));
+        }
+        if let Some(mib) = self.args.gpu_memory {
+            gpu.budget().set_limit(mib.saturating_mul(1 << 20));
+        }
+        let receiver = Rivermax::<Device>::open(options, &self.flow.legs, gpu)?;
+        match &self.args.fault {
+            Some(plan) => Ok(Box::new(fault::Fault::new(receiver, plan.parse()?))),
+            None => Ok(Box::new(receiver)),
+        }
+    }
+
+    /// What takes the place of a receiver in memory of the GPU, when the GPU cannot be used after all.
+    ///
+    /// # Errors
+    /// As of [`Inputs::open`].
+    pub fn in_host(self, receiver: Receiving, passed: &mut Vec<Passed>) -> Result<HostReceiver> {
+        match receiver {
+            Receiving::Host(receiver) => Ok(receiver),
+            #[cfg(feature = "cuda")]
+            receiver @ Receiving::Device(_) => {
+                drop(receiver);
+                let opened = self.open(None)?;
+                passed.extend(opened.passed);
+                match opened.receiver {
+                    Receiving::Host(receiver) => Ok(receiver),
+                    Receiving::Device(_) => Err(Error::new(Kind::Internal, "a receiver for a GPU that is not used")),
+                }
+            }
+        }
+    }
+}
+
+/// An error without its cure, for the start block.
+fn in_one_line(error: &Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

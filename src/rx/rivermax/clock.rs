@@ -1,0 +1,127 @@
+//! From the stamps of a network card to TAI. Pure.
+//!
+//! A card's clock may run on TAI, on UTC, or freely. Which one it is shows at the first stamp. A clock that runs freely is
+//! tied to the time at which stamps are read: that is never early, and the smallest distance within a while is the truest.
+
+use crate::time::Tai;
+
+/// Nanoseconds within which a clock is taken to be the one that it looks like.
+const NEAR: i64 = 500_000_000;
+/// Nanoseconds after which a free clock is tied anew, for it drifts.
+const AGAIN: u64 = 1_000_000_000;
+
+/// What a card's clock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing has been stamped.
+    Unknown,
+    /// TAI.
+    Tai,
+    /// UTC: whole seconds are added.
+    Utc,
+    /// Free: tied to the time of reading.
+    Free,
+}
+
+/// The clock of one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    kind: Kind,
+    /// What TAI is ahead of UTC.
+    utc: i64,
+    /// What is added to a stamp.
+    offset: i64,
+    /// The smallest distance since `since`, by which the next window begins.
+    least: i64,
+    since: u64,
+}
+
+impl Clock {
+    /// `utc` nanoseconds that TAI is ahead of UTC.
+    pub const fn new(utc: i64) -> Self {
+        Clock { kind: Kind::Unknown, utc, offset: 0, least: i64::MAX, since: 0 }
+    }
+
+    /// A stamp was read at `now`: to be called once for each run of packets, with the last one's, before [`Clock::tai`].
+    #[inline]
+    pub fn read(&mut self, stamp: u64, now: Tai) {
+        if stamp == 0 {
+            return;
+        }
+        let distance = now.0.wrapping_sub(stamp) as i64;
+        match self.kind {
+            Kind::Unknown => {
+                (self.kind, self.offset) = if distance.unsigned_abs() < NEAR as u64 {
+                    (Kind::Tai, 0)
+                } else if distance.wrapping_sub(self.utc).unsigned_abs() < NEAR as u64 {
+                    (Kind::Utc, self.utc)
+                } else {
+                    (Kind::Free, distance)
+                };
+                (self.least, self.since) = (distance, now.0);
+            }
+            Kind::Free => {
+                // An earlier reading than any before is the better one at once; a later one counts with the next window.
+                self.least = self.least.min(distance);
+                self.offset = self.offset.min(distance);
+                if now.0.wrapping_sub(self.since) >= AGAIN {
+                    (self.offset, self.least, self.since) = (self.least, i64::MAX, now.0);
+                }
+            }
+            Kind::Tai | Kind::Utc => {}
+        }
+    }
+
+    /// When a packet with this stamp came; without a stamp `now`.
+    #[inline]
+    pub const fn tai(&self, stamp: u64, now: Tai) -> Tai {
+        if stamp == 0 { now } else { Tai(stamp.wrapping_add_signed(self.offset)) }
+    }
+
+    /// What it turned out to be.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UTC: i64 = 37_000_000_000;
+    const NOW: u64 = 1_700_000_037_000_000_000;
+
+    #[test]
+    fn clocks_are_told_by_their_first_stamp() {
+        for (stamp, kind, tai) in [
+            (NOW - 50_000, Kind::Tai, NOW - 50_000),
+            (NOW - 37_000_050_000, Kind::Utc, NOW - 50_000),
+            (12_345, Kind::Free, NOW),
+        ] {
+            let mut clock = Clock::new(UTC);
+            clock.read(stamp, Tai(NOW));
+            assert_eq!((clock.kind(), clock.tai(stamp, Tai(1))), (kind, Tai(tai)));
+        }
+        let mut clock = Clock::new(UTC);
+        clock.read(0, Tai(NOW));
+        assert_eq!((clock.kind(), clock.tai(0, Tai(NOW))), (Kind::Unknown, Tai(NOW)), "no stamp");
+    }
+
+    #[test]
+    fn a_free_clock_is_tied_by_its_smallest_distance_and_follows_drift() {
+        let mut clock = Clock::new(UTC);
+        // Read 80 us late, then 10 us, then 60.
+        for (after, late) in [(0, 80_000), (1_000_000, 10_000), (2_000_000, 60_000)] {
+            clock.read(1_000 + after, Tai(NOW + after + late));
+        }
+        assert_eq!(clock.tai(1_000, Tai(0)), Tai(NOW + 10_000));
+        // It runs 100 ppm slow: after three seconds it is 300 us behind.
+        for n in 1..=300u64 {
+            let true_time = n * 10_000_000;
+            clock.read(1_000 + true_time - true_time / 10_000, Tai(NOW + true_time + 10_000));
+        }
+        let stamp = 1_000 + 3_000_000_000 - 300_000;
+        let error = clock.tai(stamp, Tai(0)).since(Tai(NOW + 3_000_000_000));
+        assert!((-200_000..=10_000).contains(&error), "{error} ns");
+    }
+}
