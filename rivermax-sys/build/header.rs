@@ -130,7 +130,12 @@ impl Header {
 
     fn bindgen(&self) -> bindgen::Builder {
         let includes = self.includes.iter().map(|folder| format!("-I{}", folder.display()));
-        bindgen::builder().clang_args(includes).layout_tests(false).formatter(Formatter::None)
+        let mut bindgen = bindgen::builder().clang_args(includes).layout_tests(false).formatter(Formatter::None);
+        // libclang may come without stddef.h and the like; the C compiler has them.
+        if let Ok(folder) = run(self.cc().get_compiler().to_command().arg("-print-file-name=include")) {
+            bindgen = bindgen.clang_args(["-idirafter", folder.trim()]);
+        }
+        bindgen
     }
 
     fn check_version(&self, version: &[u32]) -> Result<(), String> {
@@ -157,7 +162,7 @@ impl Header {
 
     /// Finds the names of [`TYPES`] and of the statuses, and writes the header that the shim includes.
     fn types(&mut self, out: &Path) -> Result<(), String> {
-        let enums = Arc::new(Mutex::new(Vec::new()));
+        let enums = Arc::new(Mutex::new(Constants::new()));
         let declared = self
             .bindgen()
             .header(self.path.to_string_lossy())
@@ -219,9 +224,12 @@ impl Header {
     }
 }
 
-/// Collects the constants of enumerations: of which, name, value.
+/// Constants of enumerations: of which, name, value.
+type Constants = Vec<(Option<String>, String, i64)>;
+
+/// Collects them.
 #[derive(Debug)]
-struct Enums(Arc<Mutex<Vec<(Option<String>, String, i64)>>>);
+struct Enums(Arc<Mutex<Constants>>);
 
 impl ParseCallbacks for Enums {
     fn enum_variant_behavior(

@@ -40,11 +40,11 @@ pub struct EntrySize {
 
 impl EntrySize {
     /// All of one size.
-    pub fn exactly(size: usize) -> Self {
+    pub const fn exactly(size: usize) -> Self {
         EntrySize { min: size, max: size }
     }
     /// From nothing to this size.
-    pub fn up_to(max: usize) -> Self {
+    pub const fn up_to(max: usize) -> Self {
         EntrySize { min: 0, max }
     }
 }

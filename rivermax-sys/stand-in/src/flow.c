@@ -176,10 +176,12 @@ static bool start(struct stream *s)
 {
     if (!s->has_thread) {
         s->has_thread = !pthread_create(&s->thread, NULL, receive_all, s);
-        if (s->has_thread) run_where_asked(s->thread);
+        if (!s->has_thread) return false;
+        pthread_setname_np(s->thread, "rmx-stand-in");
+        run_where_asked(s->thread);
     }
     wake(s);
-    return s->has_thread;
+    return true;
 }
 
 /* --- calls ------------------------------------------------------------------------------------------------------- */
