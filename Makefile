@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 20
 CUDA = scripts/cuda-env
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup preview test check docs fuzz examples bench clean
+.PHONY: help setup preview test check docs fuzz sanitize examples bench clean
 
 help:
 	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
@@ -27,7 +27,7 @@ preview:
 	@scripts/preview
 
 # Tests come last: the run ends with their summary.
-test: setup check docs fuzz examples
+test: setup check docs fuzz sanitize examples
 	$(CARGO) test $(RIVERMAX)
 	$(CARGO) test --no-default-features --locked --lib --bins --test cli_play
 	$(CUDA) $(CARGO) test --workspace --locked $(FEATURES)
@@ -43,6 +43,11 @@ check:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(FEATURES)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(RIVERMAX) --no-deps
+
+# The stand-in's C and what calls it, under the address sanitizer, whose flags stable hides.
+sanitize:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(CARGO) test $(RIVERMAX) \
+	  --target $$(rustc -vV | sed -n 's/^host: //p') --test stand_in --test process --test cuda
 
 # cargo-fuzz wants compiler flags that stable hides.
 fuzz:

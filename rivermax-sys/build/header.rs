@@ -124,7 +124,7 @@ impl Header {
     /// A C compiler that finds the header.
     pub fn cc(&self) -> cc::Build {
         let mut cc = cc::Build::new();
-        cc.includes(&self.includes).warnings(false).cargo_metadata(false);
+        cc.includes(&self.includes).extra_warnings(false).cargo_metadata(false);
         cc
     }
 

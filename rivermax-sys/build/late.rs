@@ -12,10 +12,13 @@ use std::{env, fs};
 
 /// Compiles the shim against the header, and says the library's name and which of its calls the shim needs.
 pub fn link(sdk: &Sdk, header: &Header, out: &Path) -> Result<(String, Vec<String>), String> {
-    let shim = objects(header.cc().include(out).file("shim/shim.c"))
+    // A call with arguments of another kind than public sources show is an error here, not at run time.
+    let strict = ["implicit-function-declaration", "incompatible-pointer-types", "int-conversion"];
+    let strict = strict.map(|what| format!("-Werror={what}"));
+    let shim = compile(header.cc().include(out).flags(&strict), Path::new("shim/shim.c"), &out.join("shim.o"))
         .map_err(|why| format!("our C shim does not fit the Rivermax header {}: {why}", sdk.header.display()))?;
     let (soname, defined) = library(&sdk.library)?;
-    let mut calls: Vec<String> = undefined(&shim[0])?.into_iter().filter(|name| defined.contains_key(name)).collect();
+    let mut calls: Vec<String> = undefined(&shim)?.into_iter().filter(|name| defined.contains_key(name)).collect();
     // The stand-in's controls need no shim.
     calls.extend(defined.keys().filter(|name| name.starts_with("rmx_stand_in_")).cloned());
     if let Some(name) = calls.iter().find(|&name| defined[name] == SymbolKind::Data) {
@@ -26,15 +29,17 @@ pub fn link(sdk: &Sdk, header: &Header, out: &Path) -> Result<(String, Vec<Strin
     }
     let jumps = out.join("jumps.S");
     write(&jumps, &assembler(&calls)?)?;
-    let jumps = objects(header.cc().file(&jumps))?;
+    let jumps = compile(&mut header.cc(), &jumps, &out.join("jumps.o"))?;
     all_found(sdk, header, &shim, &jumps, out)?;
     let mut archive = cc::Build::new();
-    archive.cargo_metadata(true).objects(&shim).objects(&jumps).compile("gdmedia_rmx_shim");
+    archive.object(&shim).object(&jumps).compile("gdmedia_rmx_shim");
     Ok((soname, calls))
 }
 
-fn objects(cc: &mut cc::Build) -> Result<Vec<PathBuf>, String> {
-    cc.try_compile_intermediates().map_err(|e| e.to_string())
+/// One object file; what the compiler says is in the error.
+fn compile(cc: &mut cc::Build, source: &Path, object: &Path) -> Result<PathBuf, String> {
+    run(cc.get_compiler().to_command().arg("-c").arg(source).arg("-o").arg(object))?;
+    Ok(object.to_path_buf())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -96,12 +101,12 @@ fn assembler(calls: &[String]) -> Result<String, String> {
 }
 
 /// Lets the linker say what neither the library nor the system's C library has.
-fn all_found(sdk: &Sdk, header: &Header, shim: &[PathBuf], jumps: &[PathBuf], out: &Path) -> Result<(), String> {
+fn all_found(sdk: &Sdk, header: &Header, shim: &Path, jumps: &Path, out: &Path) -> Result<(), String> {
     if env::var_os("CARGO_CFG_SANITIZE").is_some() {
         return Ok(()); // its runtime is in the program
     }
     let mut command = header.cc().get_compiler().to_command();
-    command.args(["-shared", "-Wl,-z,defs", "-o"]).arg(out.join("probe.so")).args(shim).args(jumps);
+    command.args(["-shared", "-Wl,-z,defs", "-o"]).arg(out.join("probe.so")).arg(shim).arg(jumps);
     run(&mut command).map(drop).map_err(|why| {
         let (header, library) = (sdk.header.display(), sdk.library.display());
         format!("the Rivermax library {library} lacks calls that its header {header} makes: {why}")

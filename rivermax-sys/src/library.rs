@@ -17,7 +17,7 @@ pub struct Library {
 }
 
 /// Names the library to open; stronger than what the build found, weaker than a path in the program.
-pub const RIVERMAX_LIBRARY: &str = "RIVERMAX_LIBRARY";
+const RIVERMAX_LIBRARY: &str = "RIVERMAX_LIBRARY";
 
 static LOADED: OnceLock<Library> = OnceLock::new();
 

@@ -51,6 +51,8 @@ pub struct Device {
     pub no_split: bool,
     /// A slot's payload is written before its header.
     pub payload_first: bool,
+    /// So many polls in vain before each chunk.
+    pub idle_polls: usize,
     /// Bytes between the largest entry and the next one.
     pub extra_stride: usize,
     /// The capacity is rounded up to a multiple; 0: it is as asked.
@@ -67,6 +69,7 @@ impl Default for Device {
             manual: false,
             no_split: false,
             payload_first: false,
+            idle_polls: 0,
             extra_stride: 0,
             capacity_multiple: 0,
             after_detach: Status::Ok,
@@ -174,6 +177,7 @@ impl StandIn {
             manual: device.manual,
             no_split: device.no_split,
             payload_first: device.payload_first,
+            idle_polls: device.idle_polls,
             extra_stride: device.extra_stride,
             capacity_multiple: device.capacity_multiple,
             after_detach: device.after_detach.raw() as raw::rmx_status,

@@ -105,8 +105,12 @@ fn a_build_that_cannot_be_says_why() {
     says(&sdk.fails(), &["lacks RMX_VERSION_PATCH"]);
 
     // Records and calls of another kind.
+    let sdk = Sdk::new(|header| {
+        header.replace("rmx_get_time(rmx_time_type type, uint64_t *ns)", "rmx_get_time(rmx_time_type type, double *s)")
+    });
+    says(&sdk.fails(), &["our C shim does not fit", "rmx_get_time"]);
     let sdk = Sdk::new(|header| header.replace("rmx_mkey mkey;", "rmx_mkey key;"));
-    says(&sdk.fails(), &["our C shim does not fit the Rivermax header", sdk.header().to_str().unwrap()]);
+    says(&sdk.fails(), &["our C shim does not fit the Rivermax header", sdk.header().to_str().unwrap(), "mkey"]);
     let sdk = Sdk::new(|header| {
         header.replace(
             "rmx_init_ptp_clock(rmx_ptp_clock_params *clock) {",
@@ -135,7 +139,13 @@ fn a_build_needs_the_library_only_to_know_its_name_and_calls() {
     let functions = functions.map(|line| line.split_once('(').unwrap().0.rsplit([' ', '*']).next().unwrap());
     let functions: Vec<&str> = functions.collect();
     assert!(functions.contains(&"rmx_init") && functions.contains(&"rmx_get_version_string"), "{functions:?}");
-    let sdk = Sdk::new(|header| header);
+    // A stream's id may be a number as well as a record, and what calls answer may be macros.
+    let sdk = Sdk::new(|header| {
+        let (before, rest) = header.split_once("typedef struct rmx_stream_id {").unwrap();
+        let rest = rest.split_once("} rmx_stream_id;").unwrap().1;
+        let header = format!("{before}typedef uint32_t rmx_stream_id;{rest}");
+        header.replace("    RMX_BUSY = 11,\n", "#define RMX_BUSY ((rmx_status)11)\n")
+    });
     let source: String = functions.iter().map(|name| format!("void {name}(void) {{}}\n")).collect();
     sdk.library(&source, "librivermax.so.9");
     let (good, text) =

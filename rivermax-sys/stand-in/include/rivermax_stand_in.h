@@ -2,9 +2,11 @@
  * different addresses (all of 127.0.0.0/8 will do) do not see each other's.
  *
  * For programs that are run as they are, in the environment:
- *   RIVERMAX_STAND_IN          switches of every device: manual, no-split, extra-stride=64, capacity-multiple=1024,
- *                              after-detach=STATUS, payload-first, raw-offset=NS; with commas between
- *   RIVERMAX_STAND_IN_CAPTURE  a capture that every device receives from, once, at its own pace, from the first flow on
+ *   RIVERMAX_STAND_IN          switches of every device that has no others: manual, no-split, payload-first,
+ *                              idle-polls=1, extra-stride=64, capacity-multiple=1024, after-detach=STATUS,
+ *                              raw-offset=NS; with commas between
+ *   RIVERMAX_STAND_IN_CAPTURE  a capture that every device receives once, in place of the network, at the capture's own
+ *                              pace, from its first flow on
  *   RIVERMAX_STAND_IN_FAULTS   seed=7, lose=100, duplicate=100, reorder=50, reorder-by=8, delay=100, delay-ns=1000000:
  *                              what happens to the capture, each to one packet in so many
  *   RIVERMAX_STAND_IN_FAIL     CALL=STATUS,...: what calls answer, always (rmx_init=62)
@@ -23,13 +25,14 @@ typedef struct rmx_stand_in_device {
     bool manual;               /* no sockets, no thread: only what rmx_stand_in_deliver and _step bring */
     bool no_split;             /* the NIC cannot split: the header block has length 0, packets lie whole in the other */
     bool payload_first;        /* the ring's payload is written before its header */
+    size_t idle_polls;         /* so many polls in vain before each chunk */
     size_t extra_stride;       /* bytes between the largest entry and the next */
     size_t capacity_multiple;  /* capacity is rounded up to a multiple; 0: as asked */
     rmx_status after_detach;   /* of a poll when nothing is attached any more and all is read */
     int64_t raw_clock_offset;  /* raw time stamps are this many ns off UTC */
 } rmx_stand_in_device;
 
-/* Of streams that are created from now on; after_detach and payload_first at once. */
+/* Of streams that are created from now on; after_detach at once. */
 RMX_EXPORT void rmx_stand_in_set_device(uint32_t ip, const rmx_stand_in_device *device);
 
 /* The next `times` calls of this name answer `status`. ip 0: calls that belong to no device, or to any. A poll with

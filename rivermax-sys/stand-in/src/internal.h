@@ -83,6 +83,7 @@ struct stream {
     uint64_t next; /* packet in order of arrival */
     rmx_input_packet_info *infos;
     size_t infos_used;
+    size_t idle_polls; /* since the last chunk */
     bool moderated;
     size_t min, max;
     uint64_t timeout_ns;

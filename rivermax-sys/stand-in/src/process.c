@@ -59,7 +59,8 @@ void run_where_asked(pthread_t thread)
 
 static void read_switches(void)
 {
-    const char *text = getenv("RIVERMAX_STAND_IN");
+    const char *text = getenv("RIVERMAX_STAND_IN"), *capture = getenv("RIVERMAX_STAND_IN_CAPTURE");
+    everywhere.manual = capture && *capture;
     if (!text) return;
     char *copy = strdup(text), *rest = NULL;
     for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
@@ -67,6 +68,7 @@ static void read_switches(void)
         if (!strcmp(word, "manual")) everywhere.manual = true;
         else if (!strcmp(word, "no-split")) everywhere.no_split = true;
         else if (!strcmp(word, "payload-first")) everywhere.payload_first = true;
+        else if (sscanf(word, "idle-polls=%lld", &number) == 1) everywhere.idle_polls = (size_t)number;
         else if (sscanf(word, "extra-stride=%lld", &number) == 1) everywhere.extra_stride = (size_t)number;
         else if (sscanf(word, "capacity-multiple=%lld", &number) == 1) everywhere.capacity_multiple = (size_t)number;
         else if (sscanf(word, "after-detach=%lld", &number) == 1) everywhere.after_detach = (rmx_status)number;

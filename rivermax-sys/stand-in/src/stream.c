@@ -216,7 +216,9 @@ static rmx_status next_chunk(struct stream *s, rmx_input_chunk_handle *chunk)
     if (!s->moderated) return RMX_NOT_INITIALIZED;
     uint64_t waiting = s->shown - s->taken;
     bool held = waiting < s->min && waiting && now_ns(CLOCK_MONOTONIC) - record(s, s->taken)->arrived < s->timeout_ns;
+    if (waiting && !held && s->idle_polls++ < s->switches.idle_polls) return RMX_OK;
     if (waiting && !held) {
+        s->idle_polls = 0;
         rmx_status status = injected(s->ip, "rmx_input_get_next_chunk");
         if (!status || status == RMX_CHECKSUM_ISSUE) take_run(s, chunk);
         return status;

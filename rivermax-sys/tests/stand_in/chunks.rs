@@ -139,6 +139,15 @@ fn time_stamps_are_raw_or_tai() {
 }
 
 #[test]
+fn polls_may_be_in_vain_while_there_is_data() {
+    let bench = bench(33, Device { manual: true, idle_polls: 2, ..Device::default() });
+    let mut stream = ready(bench.params().capacity(64).sub_blocks(&SPLIT), 2);
+    bench.deliver(&packets(0..3));
+    let lens = [(); 8].map(|()| stream.next_chunk().unwrap().len());
+    assert_eq!(lens, [0, 0, 2, 0, 0, 1, 0, 0]);
+}
+
+#[test]
 fn what_is_left_can_be_read_after_the_last_flow_is_detached() {
     let gone = rivermax_sys::stand_in::NOT_ATTACHED;
     for (n, answer) in [(30, Ok(0)), (31, Err(gone))] {

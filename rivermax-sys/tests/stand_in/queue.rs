@@ -1,4 +1,4 @@
-use crate::common::{Bench, GROUP, SOURCE, TIME, drain, in_flight, manual, packet, packets, wait_for};
+use crate::common::{Bench, TIME, capture, drain, in_flight, manual, packet, packets, wait_for};
 use rivermax_sys::Status;
 use rivermax_sys::stand_in::Faults;
 
@@ -83,37 +83,6 @@ fn a_thread_plays_the_queue() {
     assert_eq!(bench.stand_in.play(bench.ip), Status::Ok);
     assert_eq!(wait_for(&mut stream, 50), sent);
     assert_eq!(bench.stand_in.play(bench.ip), Status::Busy);
-}
-
-/// pcap with nanoseconds: one Ethernet frame for each packet, with a VLAN tag on the odd ones.
-fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_3c4d_u32, 4 << 16 | 2, 0, 0, 65535, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for (i, data) in packets.iter().enumerate() {
-        let mut frame = vec![1; 12];
-        if i % 2 == 1 {
-            frame.extend([0x81, 0, 0, 5]);
-        }
-        frame.extend([8, 0]);
-        let (udp, ip) = (8 + data.len() as u16, 28 + data.len() as u16);
-        frame.extend([0x45, 0]);
-        frame.extend(ip.to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend(SOURCE.ip().octets());
-        frame.extend(GROUP.ip().octets());
-        for word in [SOURCE.port(), GROUP.port(), udp, 0] {
-            frame.extend(word.to_be_bytes());
-        }
-        frame.extend(data);
-        let (seconds, nanos) = ((TIME / 1_000_000_000) as u32, i as u32 * 1000);
-        for word in [seconds, nanos, frame.len() as u32, frame.len() as u32] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(frame);
-    }
-    file
 }
 
 #[test]
