@@ -77,6 +77,20 @@ fn network_that_cannot_be_opened() {
 }
 
 #[test]
+#[cfg(not(feature = "rivermax"))]
+fn a_backend_that_is_not_built_in_says_how_to_build_it() {
+    let dir = temp();
+    let path = dir.write("stream.sdp", &sdp(common::free_port()));
+    fails(
+        &gdmedia(&["--sdp", &path, "--headless", "--backend", "rivermax"]),
+        69,
+        &["without Rivermax", "--features rivermax"],
+    );
+    let output = gdmedia(&["--sdp", &path, "--headless", "--wait", "100ms"]);
+    fails(&output, 3, &["backend  socket", "not rivermax: this gdmedia was built without Rivermax"]);
+}
+
+#[test]
 fn nothing_comes() {
     let dir = temp();
     let port = common::free_port();
