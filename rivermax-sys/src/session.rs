@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How many [`Session`]s there are.
 static OPEN: Mutex<usize> = Mutex::new(0);
@@ -50,7 +50,7 @@ impl Session {
         unsafe {
             let status = raw::rmx_retrieve_device_iface_ipv4(raw.as_mut_ptr(), (&raw const address).cast());
             check("rmx_retrieve_device_iface_ipv4", status)?;
-            Ok(Iface { raw: raw.assume_init(), ip })
+            Ok(Iface(Arc::new(Found { raw: raw.assume_init(), ip })))
         }
     }
 
@@ -64,7 +64,7 @@ impl Session {
         // SAFETY: the first call fills the parameters, and nothing is kept of them or of the interface.
         unsafe {
             raw::rmx_init_ptp_clock(params.as_mut_ptr());
-            raw::rmx_set_ptp_clock_device(params.as_mut_ptr(), &*iface.raw);
+            raw::rmx_set_ptp_clock_device(params.as_mut_ptr(), iface.raw());
             check("rmx_use_ptp_clock", raw::rmx_use_ptp_clock(params.as_mut_ptr()))
         }
     }
@@ -114,7 +114,7 @@ impl Session {
         // SAFETY: the region is a plain record of the library, set by the shim; the memory is the caller's promise.
         unsafe {
             raw::gdmedia_region_set(region.as_mut_ptr(), address.as_ptr().cast(), length);
-            raw::rmx_init_mem_registry(params.as_mut_ptr(), &*iface.raw);
+            raw::rmx_init_mem_registry(params.as_mut_ptr(), iface.raw());
             check("rmx_register_memory", raw::rmx_register_memory(region.as_mut_ptr(), params.as_mut_ptr()))?;
             let keep: Box<dyn Any + Send + Sync> = Box::new(keep);
             Ok(Registration { region: region.assume_init(), iface, length, _keep: keep, _session: self.clone() })
@@ -142,32 +142,33 @@ impl Drop for Session {
 }
 
 /// A port of a NIC.
-pub struct Iface {
-    pub(crate) raw: Box<raw::rmx_device_iface>,
+#[derive(Clone)]
+pub struct Iface(Arc<Found>);
+
+struct Found {
+    // Stays where the library has filled it.
+    raw: Box<raw::rmx_device_iface>,
     ip: Ipv4Addr,
 }
 
 // SAFETY: a record that the library fills once and only reads afterwards.
-unsafe impl Send for Iface {}
+unsafe impl Send for Found {}
 // SAFETY: as above.
-unsafe impl Sync for Iface {}
+unsafe impl Sync for Found {}
 
 impl Iface {
     /// The address that it was found by.
     pub fn ip(&self) -> Ipv4Addr {
-        self.ip
+        self.0.ip
     }
-}
-
-impl Clone for Iface {
-    fn clone(&self) -> Self {
-        Iface { raw: Box::new(*self.raw), ip: self.ip }
+    fn raw(&self) -> *const raw::rmx_device_iface {
+        &*self.0.raw
     }
 }
 
 impl fmt::Debug for Iface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Iface").field(&self.ip).finish()
+        f.debug_tuple("Iface").field(&self.0.ip).finish()
     }
 }
 
@@ -203,6 +204,6 @@ impl Drop for Registration {
     fn drop(&mut self) {
         // SAFETY: registered with this interface, and no stream uses it: each holds the registration. There is nobody
         // to tell of a failure.
-        unsafe { raw::rmx_deregister_memory(&mut *self.region, &*self.iface.raw) };
+        unsafe { raw::rmx_deregister_memory(&mut *self.region, self.iface.raw()) };
     }
 }

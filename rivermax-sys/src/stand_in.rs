@@ -226,7 +226,7 @@ impl StandIn {
         unsafe { raw::rmx_stand_in_step(raw_ip(ip), count) }
     }
 
-    /// A thread lets the queue arrive, spaced as its times are.
+    /// A thread lets the queue arrive from now on, spaced as its times are. [`Status::Busy`]: it does so already.
     pub fn play(&self, ip: Ipv4Addr) -> Status {
         // SAFETY: a number only.
         Status::from_raw(unsafe { raw::rmx_stand_in_play(raw_ip(ip)) } as c_int)

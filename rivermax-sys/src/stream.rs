@@ -61,6 +61,8 @@ pub enum Notification {
     Signal,
 }
 
+type FlowRecord = Box<MaybeUninit<raw::gdmedia_flow>>;
+
 /// The way for the library to say that there is data.
 struct Events {
     epoll: OwnedFd,
@@ -78,7 +80,9 @@ pub struct Stream {
     id: raw::rmx_stream_id,
     chunk: Box<MaybeUninit<raw::gdmedia_chunk_handle>>,
     layout: MemLayout,
-    flows: Vec<(Flow, Box<MaybeUninit<raw::gdmedia_flow>>)>,
+    flows: Vec<(Flow, FlowRecord)>,
+    // What the library refused to detach; it may still look at them.
+    refused: Vec<FlowRecord>,
     events: Option<Events>,
     ended: bool,
     // Dropped after the stream is destroyed, in this order.
@@ -106,6 +110,7 @@ impl Stream {
             chunk,
             layout,
             flows: Vec::new(),
+            refused: Vec::new(),
             events: None,
             ended: false,
             _params: params,
@@ -172,8 +177,11 @@ impl Stream {
         // SAFETY: the record that was attached.
         match check(CALL, unsafe { raw::rmx_input_detach_flow(&self.id, raw.as_mut_ptr()) }) {
             // Detached, and the process is asked to stop.
-            Err(Error { status: Status::Signal, .. }) => Ok(()),
-            answer => answer,
+            Ok(()) | Err(Error { status: Status::Signal, .. }) => Ok(()),
+            Err(error) => {
+                self.refused.push(raw);
+                Err(error)
+            }
         }
     }
 

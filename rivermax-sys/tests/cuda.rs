@@ -4,10 +4,11 @@ mod common;
 
 use common::{drain, manual, packets};
 use rivermax_sys::stand_in::MEMORY_NOT_REGISTERED;
-use rivermax_sys::{EntrySize, Flow};
+use rivermax_sys::{EntrySize, Flow, Status};
 use std::process::Command;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Device memory is what `device_memory` says. Copies happen in `cuStreamSynchronize`, and only with the context that
 /// belongs to the device.
@@ -19,7 +20,7 @@ unsigned char *device_memory(void) { return memory; }
 static struct { void *to; const void *from; size_t length; } copies[256];
 static unsigned count;
 static int pushed;
-unsigned fail_streams, streams, contexts, finishes;
+unsigned fail_streams, fail_copies, streams, contexts, finishes;
 int cuInit(unsigned flags) { return flags; }
 int cuPointerGetAttribute(void *value, int attribute, unsigned long long p) {
     unsigned char *at = (unsigned char *)p;
@@ -37,7 +38,7 @@ int cuStreamCreate(void **stream, unsigned flags) {
 }
 int cuStreamDestroy_v2(void *stream) { streams--; return pushed != 1 || stream != (void *)88; }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t length, void *stream) {
-    if (pushed != 1 || stream != (void *)88 || count == 256) return 1;
+    if (pushed != 1 || stream != (void *)88 || count == 256 || fail_copies) return 1;
     copies[count].to = (void *)to; copies[count].from = from; copies[count++].length = length;
     return 0;
 }
@@ -65,7 +66,7 @@ fn payloads_are_in_gpu_memory_before_they_are_shown() {
     };
     let read = |name: &str| {
         // SAFETY: as above.
-        unsafe { &**count(name) }.load(std::sync::atomic::Ordering::Relaxed)
+        unsafe { &**count(name) }.load(Relaxed)
     };
     // SAFETY: takes nothing and returns a pointer.
     let memory = unsafe { driver.get::<extern "C" fn() -> *mut u8>("device_memory").unwrap()() };
@@ -89,12 +90,19 @@ fn payloads_are_in_gpu_memory_before_they_are_shown() {
         assert_eq!(read("finishes"), 1, "once for all ten");
         // The "device" is readable here.
         assert_eq!(drain(&mut stream), sent);
+
+        // What cannot be copied is an error, and is never shown.
+        // SAFETY: as above.
+        unsafe { &**count("fail_copies") }.store(1, Relaxed);
+        bench.deliver(&sent);
+        assert_eq!(stream.next_chunk().unwrap_err().status, Status::HwCompletionIssue);
+        assert_eq!(stream.next_chunk().map(|chunk| chunk.len()), Ok(0));
     }
     assert_eq!((read("streams"), read("contexts")), (0, 0));
 
     // A GPU that cannot be written to is refused, and leaves nothing behind.
     // SAFETY: as above.
-    unsafe { &**count("fail_streams") }.store(1, std::sync::atomic::Ordering::Relaxed);
+    unsafe { &**count("fail_streams") }.store(1, Relaxed);
     assert_eq!(determined().create().unwrap_err().status, MEMORY_NOT_REGISTERED);
     assert_eq!((read("streams"), read("contexts")), (0, 0));
 }

@@ -67,7 +67,7 @@ RMX_EXPORT int64_t rmx_stand_in_queue_capture(uint32_t ip, const char *path, con
 /* The next packets of the queue arrive. Says how many did: fewer at its end. */
 RMX_EXPORT size_t rmx_stand_in_step(uint32_t ip, size_t count);
 
-/* A thread lets the queue arrive, spaced as its time stamps are. */
+/* A thread lets the queue arrive from now on, spaced as its time stamps are. */
 RMX_EXPORT rmx_status rmx_stand_in_play(uint32_t ip);
 
 typedef struct rmx_stand_in_counts {

@@ -91,6 +91,7 @@ struct stream {
 
     int event, epoll; /* -1: no event channel */
     bool armed;
+    bool copies_failed; /* to memory of a GPU, since the last chunk */
 };
 
 extern pthread_rwlock_t streams_lock;

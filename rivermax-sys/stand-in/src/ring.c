@@ -24,12 +24,12 @@ static bool slot_of(const struct stream *s, const uint8_t *data, size_t length, 
     return true;
 }
 
-static void write_piece(struct block *b, uint32_t slot, const uint8_t *data, size_t length)
+static void write_piece(struct stream *s, struct block *b, uint32_t slot, const uint8_t *data, size_t length)
 {
     if (!length) return;
     uint8_t *to = b->addr + slot * b->stride;
-    if (b->cuda) cuda_write(b->cuda, to, data, length);
-    else memcpy(to, data, length);
+    if (!b->cuda) memcpy(to, data, length);
+    else if (!cuda_write(b->cuda, to, data, length)) s->copies_failed = true;
 }
 
 bool write_packet(struct stream *s, const uint8_t *data, size_t length, uint32_t tag, uint64_t time)
@@ -50,13 +50,13 @@ bool write_packet(struct stream *s, const uint8_t *data, size_t length, uint32_t
 
     /* A reader that looks at the header twice, before and after the payload, is to see the change. */
     bool payload_first = s->switches.payload_first;
-    if (payload_first) write_piece(&s->block[body], slot, data + head, length - head);
+    if (payload_first) write_piece(s, &s->block[body], slot, data + head, length - head);
     if (body) {
         atomic_thread_fence(memory_order_release);
-        write_piece(&s->block[0], slot, data, head);
+        write_piece(s, &s->block[0], slot, data, head);
         atomic_thread_fence(memory_order_release);
     }
-    if (!payload_first) write_piece(&s->block[body], slot, data + head, length - head);
+    if (!payload_first) write_piece(s, &s->block[body], slot, data + head, length - head);
 
     if (s->written - s->taken >= s->capacity) s->counts.lapped++;
     if (s->written - s->taken == 2 * s->capacity) {
@@ -74,8 +74,10 @@ bool write_packet(struct stream *s, const uint8_t *data, size_t length, uint32_t
 void show_written(struct stream *s)
 {
     for (size_t i = 0; i < s->sub_blocks; i++)
-        if (s->block[i].cuda) cuda_finish(s->block[i].cuda);
-    bool more = s->shown != s->written;
+        if (s->block[i].cuda && !cuda_finish(s->block[i].cuda)) s->copies_failed = true;
+    /* What did not get there is not shown: the next poll is an error. */
+    if (s->copies_failed) s->written = s->shown > s->taken ? s->shown : s->taken;
+    bool more = s->shown != s->written || s->copies_failed;
     s->shown = s->written;
     if (more) tell(s);
 }

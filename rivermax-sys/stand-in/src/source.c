@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MAX_QUEUES = 128 };
+enum {
+    MAX_QUEUES = 128,
+    NAP_NS = 1000000,
+    WAIT_NS = 200000000, /* between the first flow and a capture of the environment: others may follow */
+};
 
 struct queued {
     rmx_stand_in_packet packet; /* its data is ours */
@@ -20,7 +24,7 @@ struct queue {
     size_t count, room, next;
     uint64_t seen; /* packets queued, lost ones included */
     rmx_stand_in_faults faults;
-    uint64_t random;
+    uint64_t random, wait_ns;
     pthread_t thread;
     bool has_thread, failed;
     atomic_bool stop;
@@ -196,21 +200,37 @@ size_t rmx_stand_in_step(uint32_t ip, size_t count)
     return n;
 }
 
+/* Says when the next packet is due, by the clock that began with the first one; 0: there is none. */
+static uint64_t due(struct queue *q, bool *began, uint64_t *first, uint64_t *start)
+{
+    pthread_mutex_lock(&lock);
+    bool empty = q->next == q->count;
+    uint64_t time = empty ? 0 : q->packets[q->next].packet.time;
+    pthread_mutex_unlock(&lock);
+    if (empty) {
+        *began = false;
+        return 0;
+    }
+    if (!*began) {
+        *began = true;
+        *first = time;
+        *start = now_ns(CLOCK_MONOTONIC) + q->wait_ns;
+    }
+    return *start + (time > *first ? time - *first : 0);
+}
+
 static void *play(void *context)
 {
     struct queue *q = context;
-    uint64_t began = now_ns(CLOCK_MONOTONIC), first = q->next < q->count ? q->packets[q->next].packet.time : 0;
+    bool began = false;
+    uint64_t first = 0, start = 0;
     while (!q->stop) {
-        pthread_mutex_lock(&lock);
-        bool ended = q->next == q->count;
-        uint64_t time = ended ? 0 : q->packets[q->next].packet.time;
-        pthread_mutex_unlock(&lock);
-        if (ended) break;
-        uint64_t due = began + (time > first ? time - first : 0), now = now_ns(CLOCK_MONOTONIC);
-        if (due <= now) {
+        uint64_t then = due(q, &began, &first, &start), now = now_ns(CLOCK_MONOTONIC);
+        if (then && then <= now) {
             rmx_stand_in_step(q->ip, 1);
         } else {
-            uint64_t ns = due - now < 10000000 ? due - now : 10000000; /* to see that it is to stop */
+            /* Short, to see that it is to stop, or that there is something to play. */
+            uint64_t ns = then && then - now < NAP_NS ? then - now : NAP_NS;
             nanosleep(&(struct timespec){0, (long)ns}, NULL);
         }
     }
@@ -255,6 +275,7 @@ void play_capture_once(uint32_t ip)
     pthread_mutex_lock(&lock);
     struct queue *q = queue_of(ip);
     bool again = !q || q->seen;
+    if (q) q->wait_ns = WAIT_NS;
     pthread_mutex_unlock(&lock);
     if (again) return;
     rmx_stand_in_faults faults = faults_of_environment();

@@ -214,6 +214,10 @@ static rmx_status next_chunk(struct stream *s, rmx_input_chunk_handle *chunk)
     memset(&chunk->completion, 0, sizeof chunk->completion);
     if (stop_asked()) return RMX_SIGNAL;
     if (!s->moderated) return RMX_NOT_INITIALIZED;
+    if (s->copies_failed) {
+        s->copies_failed = false;
+        return RMX_HW_COMPLETION_ISSUE;
+    }
     uint64_t waiting = s->shown - s->taken;
     bool held = waiting < s->min && waiting && now_ns(CLOCK_MONOTONIC) - record(s, s->taken)->arrived < s->timeout_ns;
     if (waiting && !held && s->idle_polls++ < s->switches.idle_polls) return RMX_OK;

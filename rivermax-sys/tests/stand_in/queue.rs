@@ -83,6 +83,8 @@ fn a_thread_plays_the_queue() {
     assert_eq!(bench.stand_in.play(bench.ip), Status::Ok);
     assert_eq!(wait_for(&mut stream, 50), sent);
     assert_eq!(bench.stand_in.play(bench.ip), Status::Busy);
+    bench.stand_in.queue(bench.ip, &in_flight(&sent), &Faults::default()).unwrap();
+    assert_eq!(wait_for(&mut stream, 50), sent);
 }
 
 #[test]
