@@ -2,11 +2,13 @@
 
 use crate::error::Result;
 use crate::format::Layout;
-use crate::mem::{CpuAccess, Host, Region, Space};
+use crate::mem::{CpuAccess, Host, Region, Space, View};
 use crate::plan::Missing;
+use crate::ring::{Laps, Mark};
 use crate::time::Tai;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What is known of a frame besides its picture.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,15 +75,21 @@ impl Fence for crate::gpu::Event {
 /// A frame that is being filled.
 #[derive(Debug)]
 pub struct FrameBuf<M: Space> {
-    region: Region<M>,
+    idle: Idle<M>,
     layout: Arc<Layout>,
-    meta: Meta,
-    before: Option<Arc<dyn Fence>>,
     home: SyncSender<Idle<M>>,
 }
 
-/// A frame that nobody uses, and what has to be done before it may be written.
-type Idle<M> = (Region<M>, Meta, Option<Arc<dyn Fence>>);
+/// A frame that nobody uses.
+#[derive(Debug)]
+struct Idle<M: Space> {
+    region: Region<M>,
+    meta: Meta,
+    /// What has to be done before it may be written.
+    before: Option<Arc<dyn Fence>>,
+    /// Of a window: what its slots held.
+    marks: Vec<Mark>,
+}
 
 impl<M: Space> FrameBuf<M> {
     /// Where its octets lie.
@@ -90,20 +98,24 @@ impl<M: Space> FrameBuf<M> {
     }
     /// What is known of it.
     pub fn meta_mut(&mut self) -> &mut Meta {
-        &mut self.meta
+        &mut self.idle.meta
     }
     /// What is known of it.
     pub fn meta(&self) -> &Meta {
-        &self.meta
+        &self.idle.meta
     }
     /// Its memory.
     pub fn region_mut(&mut self) -> &mut Region<M> {
-        &mut self.region
+        &mut self.idle.region
+    }
+    /// What the slots held that it is going to be a window of.
+    pub(crate) fn marks_mut(&mut self) -> &mut Vec<Mark> {
+        &mut self.idle.marks
     }
     /// Work that may still be writing to its memory for whoever had it before, and has to be done first: in a pool that
     /// several streams of a GPU share that need not be the one who has it now. Said once.
     pub fn before(&mut self) -> Option<Arc<dyn Fence>> {
-        self.before.take()
+        self.idle.before.take()
     }
     /// Nothing more is written: from now on it is shared and read-only.
     pub fn seal(self) -> Frame<M> {
@@ -111,38 +123,84 @@ impl<M: Space> FrameBuf<M> {
     }
     /// Nothing more is written but by work that is done when `fence` says so.
     pub fn seal_after(self, fence: Option<Arc<dyn Fence>>) -> Frame<M> {
-        let fence = fence.or(self.before);
-        Frame(Arc::new(Sealed { buf: Some((self.region, self.meta)), layout: self.layout, home: self.home, fence }))
+        let FrameBuf { mut idle, layout, home } = self;
+        let fence = fence.or(idle.before.take());
+        Frame(Arc::new(Sealed { buf: Some(idle), layout, home, fence, window: None }))
+    }
+    /// Its octets are those of a ring; its own memory was not written and goes home with it.
+    pub(crate) fn seal_as(self, window: Window<M>) -> Frame<M> {
+        let FrameBuf { idle, layout, home } = self;
+        Frame(Arc::new(Sealed { buf: Some(idle), layout, home, fence: None, window: Some(window) }))
     }
     /// Back to the pool unused.
     pub fn discard(self) {
         self.discard_after(None);
     }
     /// Back to the pool; nothing more is written but by work that is done when `fence` says so.
-    pub fn discard_after(self, fence: Option<Arc<dyn Fence>>) {
-        let _ = self.home.try_send((self.region, self.meta, fence.or(self.before)));
+    pub fn discard_after(mut self, fence: Option<Arc<dyn Fence>>) {
+        self.idle.before = fence.or(self.idle.before.take());
+        let _ = self.home.try_send(self.idle);
+    }
+}
+
+/// Octets of a ring that is overwritten in time, as a frame.
+#[derive(Debug)]
+pub(crate) struct Window<M: Space> {
+    plane: View<M>,
+    laps: Arc<Laps>,
+    /// The first octet, and where the ring begins anew.
+    at: usize,
+    end: usize,
+    /// All octets in one piece, where somebody wanted that of a window that reaches over the end.
+    joined: OnceLock<Box<[u8]>>,
+}
+
+impl<M: Space> Window<M> {
+    /// From octet `at` of a plane whose ring begins anew after octet `end`.
+    pub fn new(plane: View<M>, laps: Arc<Laps>, at: usize, end: usize) -> Self {
+        Window { plane, laps, at, end, joined: OnceLock::new() }
+    }
+    /// Where octets of the frame lie in the plane: in one part, or before the ring's end and after it.
+    fn parts(&self, range: Range<usize>) -> [Range<usize>; 2] {
+        let Range { start, end } = range;
+        // So many octets of the frame lie before the ring's end.
+        let before = self.end - self.at;
+        if end <= before {
+            [self.at + start..self.at + end, 0..0]
+        } else if start >= before {
+            [start - before..end - before, 0..0]
+        } else {
+            [self.at + start..self.end, 0..end - before]
+        }
     }
 }
 
 #[derive(Debug)]
 struct Sealed<M: Space> {
     // Some until drop.
-    buf: Option<(Region<M>, Meta)>,
+    buf: Option<Idle<M>>,
     layout: Arc<Layout>,
     home: SyncSender<Idle<M>>,
     fence: Option<Arc<dyn Fence>>,
+    window: Option<Window<M>>,
 }
 
 impl<M: Space> Drop for Sealed<M> {
     fn drop(&mut self) {
-        if let Some((region, meta)) = self.buf.take() {
+        if let Some(mut idle) = self.buf.take() {
+            // Of a window the memory is as it was.
+            idle.before = self.fence.take().or(idle.before);
             // The pool's channel has room for every buffer of the pool; it fails only when the pool is gone.
-            let _ = self.home.try_send((region, meta, self.fence.take()));
+            let _ = self.home.try_send(idle);
         }
     }
 }
 
 /// A finished frame; cheap to clone.
+///
+/// Some are windows of the ring that they came by, without a copy ([`Frame::is_window`]). A network card writes over these
+/// when it comes round, whoever holds them: so one reads, and asks afterwards whether the frame was
+/// [`intact`](Frame::intact).
 #[derive(Debug)]
 pub struct Frame<M: Space = Host>(Arc<Sealed<M>>);
 
@@ -162,23 +220,66 @@ impl<M: Space> Frame<M> {
     }
     /// What is known of it.
     pub fn meta(&self) -> &Meta {
-        self.0.buf.as_ref().map_or(&NO_META, |(_, meta)| meta)
+        self.0.buf.as_ref().map_or(&NO_META, |idle| &idle.meta)
     }
     /// What has to be done before it may be read; none when it may be read now.
     pub fn fence(&self) -> Option<&Arc<dyn Fence>> {
         self.0.fence.as_ref()
     }
+    /// Its octets lie in a ring that is overwritten in time.
+    pub fn is_window(&self) -> bool {
+        self.0.window.is_some()
+    }
+    /// What was read of it until now was the frame. Always so, unless it is a window.
+    pub fn intact(&self) -> bool {
+        let Some(window) = &self.0.window else { return true };
+        self.0.buf.as_ref().is_some_and(|idle| idle.marks.iter().all(|mark| window.laps.holds(mark)))
+    }
     /// Its first octet, in its memory space. Whoever reads there in some other way than by this crate's types waits for
-    /// [`Frame::fence`] first, and holds the frame until it has finished: then its memory is written again.
+    /// [`Frame::fence`] first, and holds the frame until it has finished: then its memory is written again. Of a window the
+    /// octets need not follow in one piece; see [`Frame::parts`].
     pub fn start(&self) -> *const u8 {
-        self.0.buf.as_ref().map_or(std::ptr::null(), |(region, _)| region.as_ptr())
+        self.parts()[0].0
+    }
+    /// Where its octets lie in its memory space, and how many: in one piece, or in two, of which the second is empty
+    /// otherwise. As of [`Frame::start`].
+    pub fn parts(&self) -> [(*const u8, usize); 2] {
+        match (&self.0.window, &self.0.buf) {
+            (Some(window), _) => {
+                window.parts(0..self.octet_count()).map(|part| (window.plane.octet(part.start), part.len()))
+            }
+            (None, Some(idle)) => [(idle.region.as_ptr(), idle.region.len()), (std::ptr::null(), 0)],
+            (None, None) => [(std::ptr::null(), 0); 2],
+        }
+    }
+    /// Octets of a window: those of the wire.
+    fn octet_count(&self) -> usize {
+        self.layout().wire.frame_octets() as usize
     }
 }
 
 impl<M: CpuAccess> Frame<M> {
-    /// All its octets; see [`Layout::planes`].
+    /// All its octets; see [`Layout::planes`]. Of a window in two pieces a copy is made when this is first asked for.
     pub fn octets(&self) -> &[u8] {
-        self.0.buf.as_ref().map_or(&[], |(region, _)| region.as_slice())
+        match (&self.0.window, &self.0.buf) {
+            (Some(window), _) => match self.range(0..self.octet_count()) {
+                [all, []] => all,
+                pieces => window.joined.get_or_init(|| pieces.concat().into()),
+            },
+            (None, Some(idle)) => idle.region.as_slice(),
+            (None, None) => &[],
+        }
+    }
+    /// Some of its octets, in one piece, or in two where a window reaches over the end of its ring. Empty when it has not so
+    /// many.
+    pub fn range(&self, range: Range<usize>) -> [&[u8]; 2] {
+        let Some(window) = &self.0.window else {
+            return [self.octets().get(range).unwrap_or_default(), &[]];
+        };
+        if range.start > range.end || range.end > self.octet_count() {
+            return [&[]; 2];
+        }
+        window.parts(range).map(|part| window.plane.as_slice().get(part).unwrap_or_default())
     }
     /// One row of a plane, without padding; empty when there is no such row.
     pub fn row(&self, plane: usize, row: usize) -> &[u8] {
@@ -187,7 +288,10 @@ impl<M: CpuAccess> Frame<M> {
             return &[];
         }
         let at = p.offset + row * p.stride;
-        self.octets().get(at..at + p.row_octets).unwrap_or_default()
+        match self.range(at..at + p.row_octets) {
+            [row, []] => row,
+            _ => self.octets().get(at..at + p.row_octets).unwrap_or_default(),
+        }
     }
 }
 
@@ -225,18 +329,19 @@ impl<M: Space> FramePool<M> {
         for item in frames {
             let region = allocate(layout.size, item)?;
             // The channel has room for all of them.
-            let _ = home.try_send((region, Meta::default(), None));
+            let _ = home.try_send(Idle { region, meta: Meta::default(), before: None, marks: Vec::new() });
         }
         Ok(FramePool { idle: Arc::new(Mutex::new(idle)), home, layout: Arc::new(layout) })
     }
     /// An idle frame, or none when all are in use. Its octets are those of an older frame.
     pub fn take(&self) -> Option<FrameBuf<M>> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
-        let (region, mut meta, before) = idle.ok()?;
-        let mut missing = std::mem::take(&mut meta.missing);
+        let mut idle = idle.ok()?;
+        let mut missing = std::mem::take(&mut idle.meta.missing);
         missing.clear();
-        let meta = Meta { missing, ..Meta::default() };
-        Some(FrameBuf { region, layout: self.layout.clone(), meta, before, home: self.home.clone() })
+        idle.marks.clear();
+        idle.meta = Meta { missing, ..Meta::default() };
+        Some(FrameBuf { idle, layout: self.layout.clone(), home: self.home.clone() })
     }
     /// Where the octets of its frames lie.
     pub fn layout(&self) -> &Arc<Layout> {

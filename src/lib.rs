@@ -32,7 +32,7 @@
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
 //! | [`rx`] | receivers: socket, capture, Rivermax; tap and fault around them |
-//! | [`kernel`] | executes placements with the conversions of `gdmedia_convert` |
+//! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
 //!

@@ -37,6 +37,10 @@ impl Space for Host {
 }
 impl CpuAccess for Host {}
 
+/// Whoever may read memory of `F` may read memory of this space, at the same addresses.
+pub trait ReadAs<F: Space>: Space {}
+impl ReadAs<Host> for Host {}
+
 /// A piece of memory in one space, with the owner that keeps it alive.
 pub struct Region<M: Space> {
     start: NonNull<u8>,
@@ -75,9 +79,60 @@ impl<M: Space> Region<M> {
     pub unsafe fn from_owner(start: NonNull<u8>, len: usize, owner: Box<dyn Any + Send + Sync>) -> Self {
         Region { start, len, owner: owner.into(), _space: PhantomData }
     }
+    /// The same memory for whoever reads it from elsewhere; it stays as long as that.
+    pub(crate) fn view<F: Space>(&self) -> View<F>
+    where
+        M: ReadAs<F>,
+    {
+        View { start: self.start, len: self.len, _owner: self.owner(), _space: PhantomData }
+    }
+    /// A second region over the same memory, which stays as long as either.
+    ///
+    /// # Safety
+    /// Nothing is written by way of either.
+    pub(crate) unsafe fn again(&self) -> Self {
+        Region { start: self.start, len: self.len, owner: self.owner(), _space: PhantomData }
+    }
     /// What keeps the memory alive, for whoever looks at it by other ways than this.
     pub(crate) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
         self.owner.clone()
+    }
+}
+
+/// Memory of a region, for reading alone. Others may write there meanwhile (a network card): who reads it finds out
+/// afterwards whether they did.
+pub(crate) struct View<M: Space> {
+    start: NonNull<u8>,
+    len: usize,
+    _owner: Arc<dyn Any + Send + Sync>,
+    _space: PhantomData<M>,
+}
+
+// SAFETY: `_owner` keeps the memory, which is only read.
+unsafe impl<M: Space> Send for View<M> {}
+// SAFETY: as above.
+unsafe impl<M: Space> Sync for View<M> {}
+
+impl<M: Space> std::fmt::Debug for View<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({} octets at {:p})", self.len, self.start)
+    }
+}
+
+impl<M: Space> View<M> {
+    /// Octet `at`, which lies in it; dereferencing it is the business of the space.
+    pub fn octet(&self, at: usize) -> *const u8 {
+        // Never outside of the allocation.
+        self.start.as_ptr().wrapping_add(at.min(self.len))
+    }
+}
+
+impl<M: CpuAccess> View<M> {
+    /// For reading.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `_owner` keeps `len` initialised octets at `start`, readable by the CPU. Those that others write meanwhile
+        // have any value, and whoever reads them relies on none before it has asked whether they were written.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 

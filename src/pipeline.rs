@@ -58,7 +58,7 @@ pub type Observe = Box<dyn FnMut(Finished) + Send>;
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Packets were taken; there may be more.
+    /// Packets were taken, and there may be more; or a frame is about to be finished.
     Busy,
     /// Nothing has arrived.
     Idle,
@@ -111,7 +111,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         clock: Option<MediaClock>,
         deliver: Deliver<F>,
     ) -> Self {
-        let guard = receiver.ring().laps().map(|laps| Guard::new(laps.clone(), &pool.layout().wire));
+        let guard =
+            receiver.ring().laps().map(|laps| Guard::new(laps.clone(), &pool.layout().wire, kernel.reads_at_close()));
         Pipeline {
             receiver,
             depacketiser,
@@ -149,7 +150,9 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 let plan = self.depacketiser.idle(now);
                 self.assembly.execute(plan, &self.receiver, &[]).map_err(RxError::Failed)?;
             }
-            return Ok(Progress::Idle);
+            // Work that frames wait for takes microseconds: nobody sleeps over it.
+            let waiting = self.assembly.guard.as_ref().is_some_and(Guard::is_waiting);
+            return Ok(if waiting { Progress::Busy } else { Progress::Idle });
         }
         let ring = self.receiver.ring();
         let slots = lease.slots();

@@ -65,7 +65,8 @@ impl<M: Space> SplitRing<M> {
         SplitRing { head, body: Some(body), laps: None }
     }
     /// The ring is overwritten in time, whatever is leased: slots follow one another as `geometry` says, and whoever reads
-    /// them asks afterwards whether they still held what they held ([`Laps`]).
+    /// them asks afterwards whether they still held what they held ([`Laps`]). From now on its memory is written by whoever
+    /// overwrites it, and not by way of this ring.
     ///
     /// # Errors
     /// The planes have not so many slots, or the margin is no part of them.

@@ -161,4 +161,6 @@ pub struct FrameCounters {
     pub withheld: u64,
     /// Octets missing in incomplete frames.
     pub missing_octets: u64,
+    /// Of those that were delivered: windows of the ring, which were not copied.
+    pub windows: u64,
 }

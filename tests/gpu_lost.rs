@@ -9,7 +9,7 @@ use gdmedia::format::{Layout, Output};
 use gdmedia::frame::{Frame, FramePool};
 use gdmedia::gpu::{Gpu, Module, Stream};
 use gdmedia::kernel::cuda::Options;
-use gdmedia::kernel::{Colour, Conversion, CudaKernel};
+use gdmedia::kernel::{Colour, Conversion, CudaKernel, Windows};
 use gdmedia::mem::{Device, Host, Region, Slab};
 use gdmedia::pipeline::{GpuPipeline, Incomplete, Moving, Pipeline, Settings};
 use gdmedia::ring::{Slot, SplitRing};
@@ -92,7 +92,8 @@ fn the_stream_goes_on_on_the_cpu() {
     let pool = FramePool::new(layout.clone(), slab.regions().into_iter(), |_, region| Ok(region)).unwrap();
     let kernel = CudaKernel::new(&gpu, conversion, receiver.ring(), Options::default()).unwrap();
     let depacketiser = Depacketiser::video(Config::new(wire, 96, Some(RATE)));
-    let pipeline: GpuPipeline = Pipeline::new(receiver, depacketiser, kernel, pool, Incomplete::Conceal, None, on_gpu);
+    let pipeline: GpuPipeline =
+        Pipeline::new(receiver, depacketiser, Windows::off(kernel), pool, Incomplete::Conceal, None, on_gpu);
     let settings = Settings { output: Output::Wire, frames: 8, ..Settings::default() };
     let mut moving = Moving::new(pipeline, &settings, Box::new(move |frame, _| on_cpu(frame)));
     loop {

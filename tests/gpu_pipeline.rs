@@ -9,7 +9,7 @@ use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FramePool};
 use gdmedia::gpu::Gpu;
 use gdmedia::kernel::cuda::{Options, Schedule, Transfer};
-use gdmedia::kernel::{Colour, Conversion, CpuKernel, CudaKernel};
+use gdmedia::kernel::{Colour, Conversion, CpuKernel, CudaKernel, Windows};
 use gdmedia::mem::{Device, Host, Region, Slab};
 use gdmedia::packetise::Cut;
 use gdmedia::pipeline::{GpuFrames, GpuPipeline, Incomplete, Pipeline};
@@ -128,7 +128,7 @@ fn on_gpu(
     });
     let receiver = Registered::new(receiver(sent), gpu).map_err(|(error, _)| error).unwrap();
     let mut slab = Slab::new(gpu, layout.size, 8).unwrap();
-    let kernel = CudaKernel::new(gpu, conversion.clone(), receiver.ring(), options).unwrap();
+    let kernel = Windows::off(CudaKernel::new(gpu, conversion.clone(), receiver.ring(), options).unwrap());
     let mut pipeline: GpuPipeline = Pipeline::new(
         receiver,
         depacketiser(*conversion.wire()),
@@ -214,7 +214,8 @@ fn streams_share_frames() {
             });
             let receiver = receiver(packets(wire, EVEN, holes));
             let receiver = Registered::new(receiver, &gpu).map_err(|(error, _)| error).unwrap();
-            let kernel = CudaKernel::new(&gpu, conversion.clone(), receiver.ring(), Options::default()).unwrap();
+            let kernel = CudaKernel::new(&gpu, conversion.clone(), receiver.ring(), Options::default());
+            let kernel = Windows::off(kernel.unwrap());
             let pool = frames.pool().clone();
             let policy = Incomplete::Conceal;
             let pipeline = Pipeline::new(receiver, depacketiser(wire), kernel, pool, policy, None, deliver);

@@ -202,7 +202,7 @@ fn pipeline<K: Kernel<Host, Host>>(
     let sent = Sender::plain(wire(), EVEN).frames(FRAMES);
     assert_eq!(sent.len(), FRAMES * PER_FRAME);
     let (nic, ring) = nic::nic(sent.clone(), SLOTS as u32, MARGIN as u32, in_sequence, PAYLOAD);
-    let receiver = nic::receiver(&nic, ring, None);
+    let receiver = nic::receiver(&nic, ring);
     let layout = Layout::new(wire(), Output::Wire).unwrap();
     let pool = FramePool::host(layout.clone(), FRAMES + 4).unwrap();
     let outs = Outs::default();

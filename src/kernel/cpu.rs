@@ -93,6 +93,12 @@ impl<R: CpuAccess, F: CpuAccess> Kernel<R, F> for CpuKernel {
         self.check(frame)?;
         let memory = frame.region_mut().as_mut_slice();
         match previous.filter(|p| *p.layout() == self.conversion.layout) {
+            Some(previous) if previous.is_window() => conceal::ranges(previous.layout(), missing, |start, end| {
+                let [first, rest] = previous.range(start..end);
+                let (before, after) = memory[start..end].split_at_mut(first.len());
+                before.copy_from_slice(first);
+                after.copy_from_slice(rest);
+            }),
             Some(previous) => conceal::copy(&self.conversion.layout, missing, memory, previous.octets()),
             None => self.black.fill(&self.conversion, self.run, missing, memory),
         }

@@ -4,11 +4,13 @@ pub mod conceal;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod window;
 
 pub use cpu::CpuKernel;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaKernel;
 pub use gdmedia_convert::kernel::{Colour, Conversion, Level, Pair, Run, RunFn, at, pairs, select};
+pub use window::{Windows, why_not};
 
 use crate::frame::{Frame, FrameBuf};
 use crate::mem::Space;
@@ -26,9 +28,9 @@ pub trait Kernel<R: Space, F: Space>: Send {
         frame: &mut FrameBuf<F>,
     ) -> Result<Ticket, KernelError>;
     /// Nothing more is placed in this frame, of which every octet came or not; `last` is the ticket of the last placements.
-    /// Starts what waits for more. What was read for the frame is checked when [`Kernel::closed`] says so for the ticket that
-    /// this gives, and only then follow holes and [`Kernel::finish`]. Only called where rings are overwritten in time;
-    /// elsewhere frames are finished at once.
+    /// Starts what waits for more. What was read for the frame is checked when the ticket is done that this gives, and only
+    /// then follow holes and [`Kernel::finish`]. Only called where rings are overwritten in time; elsewhere frames are
+    /// finished at once.
     ///
     /// # Errors
     /// The kernel cannot go on.
@@ -37,12 +39,9 @@ pub trait Kernel<R: Space, F: Space>: Send {
         self.flush()?;
         Ok(last)
     }
-    /// Has everything been read for the frame that [`Kernel::close`] gave this ticket for?
-    ///
-    /// # Errors
-    /// The kernel cannot go on.
-    fn closed(&mut self, ticket: Ticket) -> Result<bool, KernelError> {
-        self.done(ticket)
+    /// Slots are read when a frame closes, not when the ticket of their placements is done.
+    fn reads_at_close(&self) -> bool {
+        false
     }
     /// Gives the octets of the loss map what the frame before showed there; a neutral picture when there is none.
     ///

@@ -1,7 +1,7 @@
 //! Memory that the GPU reaches: pinned, registered, and its own.
 #![allow(unsafe_code)]
 
-use super::{CpuAccess, Host, Region, Space};
+use super::{CpuAccess, Host, ReadAs, Region, Space};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::{Fault, Gpu, check, sys};
 use std::any::Any;
@@ -25,8 +25,13 @@ impl Space for Device {
     type Head = Pinned;
 }
 
+impl ReadAs<Host> for Pinned {}
+impl ReadAs<Pinned> for Pinned {}
+impl ReadAs<Device> for Pinned {}
+impl ReadAs<Device> for Device {}
+
 /// A space that the GPU reads and writes, at the address of [`Region::as_ptr`].
-pub trait GpuAccess: Space<Head = Pinned> {
+pub trait GpuAccess: Space<Head = Pinned> + ReadAs<Device> {
     /// It is the GPU's own memory, so that nothing has to cross the bus.
     const IN_DEVICE: bool;
 }

@@ -132,6 +132,9 @@ impl<F: Space, K> Assembly<F, K> {
     {
         if end.fate == Fate::Acquiring {
             self.counters.acquiring += 1;
+            if let Some(guard) = &mut self.guard {
+                guard.give_up(id);
+            }
             if let Some(frame) = frame {
                 self.kernel.discard(frame);
             }
@@ -156,8 +159,7 @@ impl<F: Space, K> Assembly<F, K> {
         K: Kernel<M, F>,
     {
         let Some(ticket) = self.guard.as_ref().and_then(Guard::next_ticket) else { return Ok(false) };
-        let closed = self.kernel.closed(ticket);
-        self.judge(closed)
+        self.is_done::<M>(ticket)
     }
 
     /// Checks what was read for it, and delivers it. `held` are leases that have not been checked.
@@ -225,6 +227,7 @@ impl<F: Space, K> Assembly<F, K> {
         }
         .and_then(|()| self.kernel.finish(frame));
         let (frame, ticket) = self.judge(finished).inspect_err(|_| self.counters.dropped += 1)?;
+        self.counters.windows += u64::from(frame.is_window());
         self.unfinished.push_back((ticket, number, end.last_arrival));
         if self.policy == Incomplete::Conceal {
             self.previous = Some(frame.clone());

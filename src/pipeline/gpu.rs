@@ -8,7 +8,7 @@ use crate::format::Layout;
 use crate::frame::FramePool;
 use crate::gpu::Gpu;
 use crate::kernel::cuda::{CudaKernel, Options};
-use crate::kernel::{Conversion, CpuKernel, Level};
+use crate::kernel::{Conversion, CpuKernel, Level, Windows};
 use crate::mem::{Device, GpuAccess, Host, Slab};
 use crate::rx::{Receiver, Registered, RxError};
 use crate::sdp::Flow;
@@ -21,7 +21,7 @@ type HostReceiver = Box<dyn Receiver<Mem = Host>>;
 
 /// Into frames of the GPU, from a receiver whose ring the GPU reads: any receiver of the CPU through pinned memory, where
 /// nothing else is said.
-pub type GpuPipeline<R = Registered<HostReceiver>> = Pipeline<R, Device, CudaKernel>;
+pub type GpuPipeline<R = Registered<HostReceiver>> = Pipeline<R, Device, Windows<CudaKernel, <R as Receiver>::Mem>>;
 
 /// Frames on a GPU, in one piece of memory. A clone has the same frames: streams of one layout may share them, so that
 /// together they need fewer. One whose sinks are slow can take them all, which the others count as dropped frames.
@@ -111,15 +111,15 @@ where
 
     /// The conversion that runs.
     pub fn conversion(&self) -> &Conversion {
-        self.assembly.kernel.conversion()
+        self.assembly.kernel.inner().conversion()
     }
     /// The kernel, for its counters.
     pub fn kernel(&self) -> &CudaKernel {
-        &self.assembly.kernel
+        self.assembly.kernel.inner()
     }
 }
 
-type Prepared = (Depacketiser, CudaKernel, GpuFrames);
+type Prepared<M> = (Depacketiser, Windows<CudaKernel, M>, GpuFrames);
 
 fn prepare<R: Receiver>(
     receiver: &R,
@@ -128,7 +128,7 @@ fn prepare<R: Receiver>(
     settings: &Settings,
     options: Options,
     frames: Option<GpuFrames>,
-) -> Result<Prepared>
+) -> Result<Prepared<R::Mem>>
 where
     R::Mem: GpuAccess,
 {
@@ -142,7 +142,8 @@ where
         None => GpuFrames::new(gpu, conversion.layout.clone(), settings.frames)?,
     };
     let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
-    let kernel = CudaKernel::new(gpu, conversion, receiver.ring(), options)?;
+    let kernel = CudaKernel::new(gpu, conversion.clone(), receiver.ring(), options)?;
+    let kernel = Windows::new(kernel, &conversion, receiver.ring(), settings.windows);
     Ok((Depacketiser::video(config), kernel, frames))
 }
 
@@ -193,7 +194,7 @@ impl Moving {
         let parts = pipeline.into_parts().map(Registered::into_inner);
         let remark = format!("the GPU was lost, the stream goes on on the CPU: {error}");
         tracing::warn!("{remark}");
-        let kernel = CpuKernel::new(conversion, level);
+        let kernel = Windows::off(CpuKernel::new(conversion, level));
         self.state = State::Cpu(Box::new(Pipeline::resume(parts, kernel, pool, deliver)));
         self.remark = Some(remark);
         Ok(())

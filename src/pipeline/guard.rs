@@ -59,6 +59,8 @@ pub(super) struct Guard<F: Space> {
     open: [(Serial, Vec<Missing>); MAX_OPEN],
     opened: Serial,
     closing: VecDeque<Closing<F>>,
+    /// Slots are read when frames close: leases that were given back before.
+    kept: Option<VecDeque<Read>>,
     /// Packets that were overwritten too soon.
     overwritten: u64,
     // Memory to be used again.
@@ -67,7 +69,8 @@ pub(super) struct Guard<F: Space> {
 }
 
 impl<F: Space> Guard<F> {
-    pub fn new(laps: Arc<Laps>, wire: &WireFormat) -> Self {
+    /// `at_close`: a lease that is given back has not been read yet, see [`crate::kernel::Kernel::reads_at_close`].
+    pub fn new(laps: Arc<Laps>, wire: &WireFormat, at_close: bool) -> Self {
         Guard {
             laps,
             row_octets: wire.row_octets(),
@@ -75,6 +78,7 @@ impl<F: Space> Guard<F> {
             open: Default::default(),
             opened: 0,
             closing: VecDeque::with_capacity(MAX_OPEN),
+            kept: at_close.then(VecDeque::new),
             overwritten: 0,
             reads: Vec::new(),
             runs: Vec::new(),
@@ -103,6 +107,13 @@ impl<F: Space> Guard<F> {
         let Some(&(serial, _)) = self.open.get(usize::from(id.0)) else { return };
         self.current.placed.extend(placements.iter().map(|placement| (serial, *placement)));
     }
+    /// It is not wanted.
+    pub fn give_up(&mut self, id: FrameId) {
+        if let Some((serial, torn)) = self.open.get_mut(usize::from(id.0)) {
+            *serial = 0;
+            torn.clear();
+        }
+    }
     /// It was closed, and has been read when `ticket` is done.
     pub fn close(
         &mut self,
@@ -121,8 +132,13 @@ impl<F: Space> Guard<F> {
         self.closing.push_back(Closing { number, frame, end, missing: runs, torn, is_torn: false, serial, ticket });
     }
 
-    /// The oldest lease has been read: looks whether it still held what it held.
-    pub fn check(&mut self, mut read: Read) {
+    /// The oldest lease has been read, unless slots are read at the close: looks whether it still held what it held.
+    pub fn check(&mut self, read: Read) {
+        if let Some(kept) = &mut self.kept {
+            kept.push_back(read);
+            self.forget();
+            return;
+        }
         for placed in read.placed.chunk_by(|a, b| a.0 == b.0) {
             // Nowhere, when the frame was given up, or has been checked and delivered.
             let serial = placed[0].0;
@@ -132,6 +148,10 @@ impl<F: Space> Guard<F> {
                 self.overwritten += tear(&self.laps, self.row_octets, &read.marks, placed, torn);
             }
         }
+        self.reuse(read);
+    }
+
+    fn reuse(&mut self, mut read: Read) {
         read.marks.clear();
         read.placed.clear();
         self.reads.push(read);
@@ -144,11 +164,15 @@ impl<F: Space> Guard<F> {
     /// The oldest frame that closed, which has been read. `held` are the leases that have not been checked.
     pub fn next_checked<'a>(&mut self, held: impl Iterator<Item = &'a Read>) -> Option<Closing<F>> {
         let mut closing = self.closing.pop_front()?;
-        for read in held {
-            for placed in read.placed.chunk_by(|a, b| a.0 == b.0).filter(|placed| placed[0].0 == closing.serial) {
-                self.overwritten += tear(&self.laps, self.row_octets, &read.marks, placed, &mut closing.torn);
+        let (laps, row_octets, serial) = (&self.laps, self.row_octets, closing.serial);
+        let mut check = |read: &Read| {
+            for placed in read.placed.chunk_by(|a, b| a.0 == b.0).filter(|placed| placed[0].0 == serial) {
+                self.overwritten += tear(laps, row_octets, &read.marks, placed, &mut closing.torn);
             }
-        }
+        };
+        self.kept.iter().flatten().for_each(&mut check);
+        held.for_each(check);
+        self.forget();
         closing.is_torn = !closing.torn.is_empty();
         if closing.is_torn {
             closing.missing.append(&mut closing.torn);
@@ -156,6 +180,18 @@ impl<F: Space> Guard<F> {
         }
         Some(closing)
     }
+    /// What was kept for frames that are gone.
+    fn forget(&mut self) {
+        let opened = self.open.iter().map(|open| open.0).filter(|serial| *serial > 0);
+        let oldest = opened.chain(self.closing.iter().map(|c| c.serial)).min().unwrap_or(Serial::MAX);
+        let gone = |read: &Read| read.placed.iter().all(|(serial, _)| *serial < oldest);
+        while let Some(read) =
+            self.kept.as_mut().and_then(|kept| if gone(kept.front()?) { kept.pop_front() } else { None })
+        {
+            self.reuse(read);
+        }
+    }
+
     /// The oldest frame that closed, checked or not.
     pub fn next(&mut self) -> Option<Closing<F>> {
         self.closing.pop_front()
@@ -210,6 +246,50 @@ fn join(runs: &mut Vec<Missing>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mem::{Host, Region};
+    use crate::plan::Fate;
+    use crate::ring::{Geometry, SplitRing};
+    use crate::time::Tai;
+    use gdmedia_sdp::{Depth, Sampling, Scan};
+
+    #[test]
+    fn leases_are_kept_until_the_frames_that_read_them_are_gone() {
+        let geometry = Geometry { slots: 64, rings: 1, head: 20, body: 0, margin: 4, in_sequence: true };
+        let ring = SplitRing::<Host>::whole(Region::host(64 * 20).unwrap()).overwritten_in_time(geometry).unwrap();
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 16, 4, Scan::Progressive).unwrap();
+        let mut guard = Guard::<Host>::new(ring.laps().unwrap().clone(), &wire, true);
+        let kept = |guard: &Guard<Host>| guard.kept.as_ref().unwrap().len();
+        let [unwanted, wanted] = [0, 1].map(FrameId);
+        let lease = |guard: &mut Guard<Host>, frames: &[FrameId]| {
+            guard.take(&[]);
+            frames.iter().for_each(|id| guard.place(*id, &[Placement { slot: 0, dst: 0, src: 20, len: 5 }]));
+            let read = guard.taken();
+            guard.check(read);
+        };
+        lease(&mut guard, &[]);
+        assert_eq!(kept(&guard), 0, "no frame reads it");
+        guard.open(unwanted);
+        guard.open(wanted);
+        lease(&mut guard, &[unwanted]);
+        lease(&mut guard, &[unwanted, wanted]);
+        assert_eq!(kept(&guard), 2);
+        guard.give_up(unwanted);
+        lease(&mut guard, &[wanted]);
+        assert_eq!(kept(&guard), 2, "the first is gone");
+        let end = FrameEnd {
+            fate: Fate::Complete,
+            timestamp: 0,
+            second_timestamp: None,
+            first_arrival: Tai(0),
+            last_arrival: Tai(0),
+            packets: 3,
+            missing: 0..0,
+        };
+        guard.close(wanted, (0, None), &end, &[], Ticket(7));
+        assert_eq!((guard.next_ticket(), kept(&guard)), (Some(Ticket(7)), 2));
+        assert!(guard.next_checked(std::iter::empty()).is_some());
+        assert_eq!(kept(&guard), 0);
+    }
 
     #[test]
     fn runs_of_a_loss_map_are_joined_in_order() {

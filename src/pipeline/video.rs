@@ -5,14 +5,14 @@ use crate::depacketise::{Config, Depacketiser};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Layout, Output, WireFormat};
 use crate::frame::FramePool;
-use crate::kernel::{Colour, Conversion, CpuKernel, Level};
+use crate::kernel::{Colour, Conversion, CpuKernel, Level, Windows};
 use crate::mem::Host;
 use crate::rx::Receiver;
 use crate::sdp::{Essence, Flow, MediaClock, Video};
 use crate::time;
 
 /// From any receiver into ordinary memory, on the CPU.
-pub type HostPipeline = Pipeline<Box<dyn Receiver<Mem = Host>>, Host, CpuKernel>;
+pub type HostPipeline = Pipeline<Box<dyn Receiver<Mem = Host>>, Host, Windows<CpuKernel, Host>>;
 
 /// What may be chosen.
 #[derive(Clone, Debug)]
@@ -25,11 +25,20 @@ pub struct Settings {
     pub frames: usize,
     /// Best instruction set to use; the best of this CPU when not given.
     pub level: Option<Level>,
+    /// May frames be windows of the receiver's ring, where it lends itself to that? Else why those who get them want memory of
+    /// the frames' own. See [`Frame::is_window`](crate::frame::Frame::is_window).
+    pub windows: std::result::Result<(), &'static str>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { output: Output::Planar, incomplete: Incomplete::Conceal, frames: 10, level: None }
+        Settings {
+            output: Output::Planar,
+            incomplete: Incomplete::Conceal,
+            frames: 10,
+            level: None,
+            windows: Err("not asked for"),
+        }
     }
 }
 
@@ -101,10 +110,13 @@ impl HostPipeline {
         let conversion = conversion(flow, settings)?;
         let pool = FramePool::host(conversion.layout.clone(), settings.frames)?;
         let receiver: Box<dyn Receiver<Mem = Host>> = Box::new(receiver);
+        let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
+        let kernel = CpuKernel::new(conversion.clone(), settings.level);
+        let kernel = Windows::new(kernel, &conversion, receiver.ring(), settings.windows);
         Ok(Pipeline::new(
             receiver,
-            Depacketiser::video(Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate)),
-            CpuKernel::new(conversion, settings.level),
+            Depacketiser::video(config),
+            kernel,
             pool,
             settings.incomplete,
             clock(flow),
@@ -114,6 +126,6 @@ impl HostPipeline {
 
     /// The conversion that runs.
     pub fn conversion(&self) -> &Conversion {
-        self.assembly.kernel.conversion()
+        self.assembly.kernel.inner().conversion()
     }
 }

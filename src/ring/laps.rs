@@ -14,9 +14,9 @@
 //! overwritten.
 #![allow(unsafe_code)]
 
-use super::Slot;
+use super::{Slot, SplitRing};
 use crate::error::{Error, Kind, Result};
-use crate::mem::{CpuAccess, Region};
+use crate::mem::{CpuAccess, Region, Space};
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -165,6 +165,16 @@ impl Laps {
     }
 }
 
+impl<M: Space> SplitRing<M> {
+    /// The same ring for another reader; none where it is not overwritten in time.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let laps = self.laps.clone()?;
+        // SAFETY: nothing is written by way of a ring that is overwritten in time (`overwritten_in_time`).
+        let (head, body) = unsafe { (self.head.again(), self.body.as_ref().map(|body| body.again())) };
+        Some(SplitRing { head, body, laps: Some(laps) })
+    }
+}
+
 /// What a slot held when its packet was taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -177,7 +187,6 @@ pub struct Mark {
 
 #[cfg(test)]
 mod tests {
-    use super::super::SplitRing;
     use super::*;
     use crate::mem::Host;
     use crate::time::Tai;

@@ -67,14 +67,19 @@ impl Sink<Device> for Download {
         };
         copy.meta_mut().clone_from(frame.meta());
         let to = copy.region_mut().as_mut_ptr() as u64;
-        let octets = copy.layout().size;
+        let parts = frame.parts();
         let copied = (|| -> Result<()> {
             if let Some(fence) = frame.fence() {
                 fence.queue(&self.stream)?;
             }
-            // SAFETY: both are frames of the same layout, held until the copy is done; nobody writes to the first, and
-            // nobody knows the second.
-            unsafe { self.stream.copy(to, frame.start() as u64, octets) }?;
+            // SAFETY: both are frames of the same layout, held until the copy is done; nobody writes to the first, but for a
+            // network card to a window, which is looked at below; nobody knows the second.
+            unsafe {
+                self.stream.copy(to, parts[0].0 as u64, parts[0].1)?;
+                if parts[1].1 > 0 {
+                    self.stream.copy(to + parts[0].1 as u64, parts[1].0 as u64, parts[1].1)?;
+                }
+            }
             self.stream.record(&self.copied)?;
             Ok(self.copied.wait()?)
         })();
@@ -86,9 +91,18 @@ impl Sink<Device> for Download {
             copy.discard();
             return Ok(Next::More);
         }
+        if !frame.intact() {
+            // Counted by whoever called.
+            copy.discard();
+            return Ok(Next::More);
+        }
         self.counters.taken.fetch_add(1, Relaxed);
         (self.deliver)(copy.seal());
         Ok(Next::More)
+    }
+
+    fn takes_windows(&self) -> bool {
+        true
     }
 
     fn describe(&self) -> String {

@@ -137,6 +137,10 @@ impl Sink for FileSink {
         }
     }
 
+    fn takes_windows(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         let format = match self.format {
             FileFormat::Y4m => "y4m",
@@ -149,10 +153,11 @@ impl Sink for FileSink {
 /// All rows of all planes without padding; planes that have none go out whole.
 fn write_rows(out: &mut impl Write, frame: &Frame) -> io::Result<()> {
     for (index, plane) in frame.layout().planes.iter().enumerate() {
-        let whole = plane.offset..plane.offset + plane.rows * plane.stride;
-        match frame.octets().get(whole) {
-            Some(octets) if plane.stride == plane.row_octets => out.write_all(octets)?,
-            _ => (0..plane.rows).try_for_each(|row| out.write_all(frame.row(index, row)))?,
+        if plane.stride == plane.row_octets {
+            let whole = plane.offset..plane.offset + plane.rows * plane.stride;
+            frame.range(whole).into_iter().try_for_each(|octets| out.write_all(octets))?;
+        } else {
+            (0..plane.rows).try_for_each(|row| out.write_all(frame.row(index, row)))?;
         }
     }
     Ok(())

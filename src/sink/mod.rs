@@ -50,6 +50,12 @@ pub trait Sink<F: Space = Host>: Send {
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
+    /// It reads frames by their parts and keeps none, so that they may be windows of a ring
+    /// ([`Frame::is_window`]). What was overwritten meanwhile is counted by its
+    /// [`SinkQueue`].
+    fn takes_windows(&self) -> bool {
+        false
+    }
     /// For the start block.
     fn describe(&self) -> String;
 }

@@ -35,6 +35,7 @@ struct Shared<F: Space> {
     ended: AtomicBool,
     taken: AtomicU64,
     dropped: AtomicU64,
+    torn: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -63,6 +64,9 @@ pub struct Report {
     /// Frames that it did not: the queue was full, or the sink had failed. What comes after [`End::Closed`] is not
     /// wanted and not counted.
     pub dropped: u64,
+    /// Windows that were overwritten in their ring before the sink had read them: some it was not given, of others it read
+    /// what was not theirs.
+    pub torn: u64,
     /// How it ended.
     pub end: End,
 }
@@ -94,6 +98,7 @@ impl<F: Space> SinkQueue<F> {
             ended: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
         });
         let description = sink.describe();
         let theirs = shared.clone();
@@ -146,6 +151,10 @@ impl<F: Space> SinkQueue<F> {
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Relaxed)
     }
+    /// Windows that were overwritten before it had read them.
+    pub fn torn(&self) -> u64 {
+        self.shared.torn.load(Relaxed)
+    }
     /// Frames that wait.
     pub fn waiting(&self) -> usize {
         self.shared.lock().waiting.len()
@@ -186,7 +195,7 @@ impl<F: Space> SinkQueue<F> {
             )
         });
         drop(state);
-        Report { taken: self.taken(), dropped: self.dropped(), end }
+        Report { taken: self.taken(), dropped: self.dropped(), torn: self.torn(), end }
     }
 }
 
@@ -235,12 +244,17 @@ impl<F: Space> Shared<F> {
     fn serve(&self, sink: &mut dyn Sink<F>, in_hand: &Cell<bool>) -> End {
         loop {
             let next = match self.next() {
+                Work::Frame(frame) if !frame.intact() => {
+                    self.torn.fetch_add(1, Relaxed);
+                    Ok(Next::More)
+                }
                 Work::Frame(frame) => {
                     in_hand.set(true);
                     let next = sink.take(&frame);
                     if matches!(next, Ok(Next::More)) {
                         in_hand.set(false);
-                        self.taken.fetch_add(1, Relaxed);
+                        let count = if frame.intact() { &self.taken } else { &self.torn };
+                        count.fetch_add(1, Relaxed);
                     }
                     next
                 }

@@ -18,7 +18,7 @@ pub struct Verdict {
     pub skipped: u64,
     /// Frames with a lower number than the frame before.
     pub backward: u64,
-    /// Frames without a number that can be read.
+    /// Frames without a number that can be read, or overwritten in their ring while it was.
     pub unreadable: u64,
     /// The last number that was read.
     pub last: Option<u64>,
@@ -69,9 +69,12 @@ impl<F: Space> Verify<F> {
 
 impl<F: Space> Sink<F> for Verify<F> {
     fn take(&mut self, frame: &Frame<F>) -> Result<Next> {
-        let number = (self.read)(frame);
+        let number = (self.read)(frame).filter(|_| frame.intact());
         self.verdict.lock().unwrap_or_else(PoisonError::into_inner).add(number);
         Ok(Next::More)
+    }
+    fn takes_windows(&self) -> bool {
+        true
     }
     fn describe(&self) -> String {
         "frame numbers (verify)".into()

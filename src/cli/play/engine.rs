@@ -112,6 +112,7 @@ impl Run<'_> {
             incomplete: self.args.incomplete.into(),
             frames: POOL + sinks.held(),
             level: self.args.kernel.map(Into::into),
+            windows: sinks.windows(),
         }
     }
     /// For a pipeline of the CPU.

@@ -311,7 +311,7 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
             "type": "summary", "end": end, "seconds": round(seconds),
             "packets": p,
             "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring,
-                        "missing_octets": f.missing_octets, "torn": f.torn, "withheld": f.withheld, "delivered": delivered },
+                        "missing_octets": f.missing_octets, "torn": f.torn, "windows": f.windows, "withheld": f.withheld, "delivered": delivered },
             "receiver": report.rx,
             "sinks": sinks.reports(),
             "verify": sinks.verified(),
@@ -357,6 +357,9 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         "{:>8}  complete {}, incomplete {} ({} octets missing), dropped {dropped}, cut by start or end {}",
         "frames", f.complete, f.incomplete, f.missing_octets, f.acquiring
     );
+    if f.windows > 0 {
+        let _ = writeln!(text, "{:>8}  {} were windows of the ring, the others were copied", "", f.windows);
+    }
     if f.withheld > 0 {
         let _ = writeln!(text, "{:>8}  withheld {} that were not whole (--incomplete drop)", "", f.withheld);
     }

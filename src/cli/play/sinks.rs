@@ -54,6 +54,8 @@ pub struct Sinks {
     finished: Vec<(String, Report)>,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
     lossless: bool,
+    /// A sink wants frames in memory of their own.
+    keeps: bool,
     /// Why there is no window, and the like.
     pub notes: Vec<String>,
 }
@@ -84,12 +86,14 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         finished: Vec::new(),
         verdict: None,
         lossless: args.lossless(),
+        keeps: args.export.is_some(),
         notes: prepared.notes,
     };
     #[cfg(all(feature = "cuda", feature = "gst"))]
     let prepared = match (prepared.fragment, prepared.fit) {
         (Some(fragment), Some(fit)) => {
             sinks.cuda = Some((fragment, fit));
+            sinks.keeps = true;
             Prepared { fragment: None, fit: None, notes: Vec::new(), output: prepared.output }
         }
         (fragment, fit) => Prepared { fragment, fit, notes: Vec::new(), output: prepared.output },
@@ -161,6 +165,7 @@ impl<F: Space> Offers<F> {
 
 impl Sinks {
     fn add(&mut self, sink: Box<dyn Sink>, ends: EndsRun) -> Result<()> {
+        self.keeps |= !sink.takes_windows();
         self.queues.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), ends));
         Ok(())
     }
@@ -173,6 +178,13 @@ impl Sinks {
     /// Frames of the CPU that all sinks together may have in hand.
     pub fn held(&self) -> usize {
         self.queues.len() * (QUEUE + LENT)
+    }
+    /// May frames be windows of the ring that they came by?
+    ///
+    /// # Errors
+    /// Not for these sinks.
+    pub const fn windows(&self) -> std::result::Result<(), &'static str> {
+        if self.keeps { Err("a sink keeps frames, or wants them in one piece") } else { Ok(()) }
     }
     /// None at all.
     pub fn is_empty(&self) -> bool {
@@ -353,7 +365,7 @@ impl Sinks {
                 End::Closed(why) => why.clone(),
                 End::Failed(_) => "failed".to_owned(),
             };
-            json!({ "sink": name, "taken": report.taken, "dropped": report.dropped, "end": end })
+            json!({ "sink": name, "taken": report.taken, "dropped": report.dropped, "torn": report.torn, "end": end })
         };
         #[allow(unused_mut)]
         let mut all: Vec<_> = self.finished.iter().map(one).collect();
@@ -378,7 +390,9 @@ impl Sinks {
             .iter()
             .map(|(name, report)| {
                 let end = if let End::Closed(why) = &report.end { format!(", {why}") } else { String::new() };
-                format!("{name}: {} frames taken, {} dropped{end}", report.taken, report.dropped)
+                let torn =
+                    if report.torn > 0 { format!(", {} overwritten in the ring", report.torn) } else { String::new() };
+                format!("{name}: {} frames taken, {} dropped{torn}{end}", report.taken, report.dropped)
             })
             .collect();
         #[cfg(feature = "cuda")]

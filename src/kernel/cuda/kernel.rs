@@ -328,6 +328,34 @@ impl CudaKernel {
         Ok(())
     }
 
+    /// The same from a frame that is a window of its ring, and begins at any octet.
+    fn copy_holes_of_window(
+        &mut self,
+        frame: u64,
+        [first, second]: [(*const u8, usize); 2],
+        missing: &[Missing],
+    ) -> std::result::Result<(), Fault> {
+        self.start()?;
+        let layout = self.conversion.layout.clone();
+        let mut copied = Ok(());
+        conceal::ranges(&layout, missing, |start, end| {
+            // What lies in the first part, and what lies in the second.
+            let split = first.1.clamp(start, end);
+            for (from, at, to) in
+                [(first.0 as u64, start, split), ((second.0 as u64).wrapping_sub(first.1 as u64), split, end)]
+            {
+                if at < to && copied.is_ok() {
+                    // SAFETY: the span lies in a frame of this layout, which both are. The window's memory is written by a
+                    // network card alone; what is copied from there is in the loss map, whatever it is.
+                    copied = unsafe { self.compute.copy(frame + at as u64, from.wrapping_add(at as u64), to - at) };
+                }
+            }
+        });
+        copied?;
+        self.flight.mark(&self.compute)?;
+        Ok(())
+    }
+
     fn span_batch(&mut self, frame: u64, previous: u64, count: usize) -> std::result::Result<(), Fault> {
         let spans = self.flight.areas.address();
         // SAFETY: spans lie in a frame of this layout, which both are; both are written in this stream alone.
@@ -399,6 +427,7 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
         self.check(frame.layout())?;
         let address = self.enter(frame)?;
         let filled = match previous.filter(|p| *p.layout() == self.conversion.layout) {
+            Some(previous) if previous.is_window() => self.copy_holes_of_window(address, previous.parts(), missing),
             Some(previous) => self.copy_holes(address, previous.start() as u64, missing),
             None => self.fill(false, address, missing),
         };
