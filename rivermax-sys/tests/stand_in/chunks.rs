@@ -1,6 +1,7 @@
 use crate::common::{TIME, bench, drain, manual, octets, packet, packets, ready};
 use rivermax_sys::stand_in::{Counts, Device};
-use rivermax_sys::{EntrySize, Flow, Status, StreamOption, StreamParams, TimestampFormat};
+use rivermax_sys::{EntrySize, Flow, Status, StreamOption, StreamParams, TimestampFormat, raw};
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 const SPLIT: [EntrySize; 2] = [EntrySize::exactly(20), EntrySize::up_to(80)];
@@ -145,6 +146,29 @@ fn polls_may_be_in_vain_while_there_is_data() {
     bench.deliver(&packets(0..3));
     let lens = [(); 8].map(|()| stream.next_chunk().unwrap().len());
     assert_eq!(lens, [0, 0, 2, 0, 0, 1, 0, 0]);
+}
+
+#[test]
+fn what_a_poll_tells_is_spoiled_by_the_next_one() {
+    let bench = manual(34);
+    let stream = bench.whole(8);
+    let mut handle = Box::new(MaybeUninit::uninit());
+    bench.deliver(&packets([1]));
+    // SAFETY: a handle of our own for the stream, which nobody else polls; what it tells lies in memory of the library
+    // that stays readable while the stream lives.
+    unsafe {
+        let handle = handle.as_mut_ptr();
+        raw::rmx_input_init_chunk_handle(handle, &stream.id());
+        assert_eq!(Status::from_raw(raw::rmx_input_get_next_chunk(handle)), Status::Ok);
+        let completion = raw::rmx_input_get_chunk_completion(handle);
+        let info = raw::rmx_input_get_packet_info(handle, 0);
+        assert_eq!(raw::rmx_input_get_completion_chunk_size(completion), 1);
+        assert_eq!(raw::rmx_input_get_packet_timestamp(info), TIME);
+        assert_eq!(Status::from_raw(raw::rmx_input_get_next_chunk(handle)), Status::Ok);
+        assert_eq!(raw::rmx_input_get_completion_chunk_size(completion), 0);
+        assert_eq!(raw::rmx_input_get_packet_timestamp(info), 0xeeee_eeee_eeee_eeee);
+        assert!(raw::rmx_input_get_packet_info(handle, 0).is_null());
+    }
 }
 
 #[test]

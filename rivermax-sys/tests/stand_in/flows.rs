@@ -102,6 +102,9 @@ fn a_group_comes_from_its_source_only() {
     // A member for a source that does not send: nothing comes of the first two.
     let silent = Flow::to(group).from(SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 9), 0));
     stream.attach(&silent).unwrap();
+    // 239.77.53.1 and 127.0.0.9: the system, too, lets no other source in.
+    let filters = std::fs::read_to_string("/proc/net/mcfilter").unwrap();
+    assert!(filters.contains("0xef4d3501 0x7f000009"), "{filters}");
     wanted.send_to(&packet(1, 100), group).unwrap();
     stream.attach(&Flow::to(group).from(from)).unwrap();
     other.send_to(&packet(2, 100), group).unwrap();
