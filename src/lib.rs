@@ -5,7 +5,7 @@
 //! ```text
 //! SDP text --gdmedia_sdp--> Flow --rx--> ring of slots --depacketise--> Plan --kernel--> Frame --> sink
 //!                                 socket   (mem, ring)    (pure)                (frame)     gst, y4m, raw, png
-//!                                 pcap                                   CPU or CUDA          other processes
+//!                                 xdp, pcap                              CPU or CUDA          other processes
 //!                                 Rivermax
 //!                                 tap, fault around any of them
 //! ```
@@ -31,7 +31,7 @@
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
-//! | [`rx`] | receivers: socket, capture, Rivermax; tap and fault around them |
+//! | [`rx`] | receivers: socket, AF_XDP, capture, Rivermax; tap and fault around them |
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
@@ -65,6 +65,7 @@ pub mod sink;
 pub mod stats;
 pub mod time;
 pub mod track;
+mod unix;
 pub mod wire;
 pub mod worker;
 

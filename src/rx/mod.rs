@@ -11,6 +11,7 @@ pub mod socket;
 pub mod survey;
 pub mod tap;
 pub mod wait;
+pub mod xdp;
 
 pub use fault::{Fault, FaultPlan};
 pub use memory::Memory;
@@ -22,6 +23,7 @@ pub use rivermax::Rivermax;
 pub use socket::Socket;
 pub use tap::Tap;
 pub use wait::Wait;
+pub use xdp::Xdp;
 
 use crate::error::Result;
 use crate::mem::Space;

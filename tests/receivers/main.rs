@@ -12,6 +12,7 @@ mod setup;
 mod socket;
 #[path = "../support/mod.rs"]
 mod support;
+mod xdp;
 
 use setup::Setup;
 
@@ -63,3 +64,9 @@ mod by_rivermax {
     put_through!(long_strides, Some(Box::new(crate::rivermax::long_strides())));
     put_through!(no_split, Some(Box::new(crate::rivermax::no_split())));
 }
+
+put_through!(xdp_in_the_driver, crate::xdp::Veth::new(gdmedia::rx::xdp::Mode::Native).map(|veth| Box::new(veth) as _));
+put_through!(
+    xdp_behind_the_driver,
+    crate::xdp::Veth::new(gdmedia::rx::xdp::Mode::Generic).map(|veth| Box::new(veth) as _)
+);

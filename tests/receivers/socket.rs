@@ -20,7 +20,7 @@ fn open(options: Options, legs: &[Leg]) -> Socket {
 }
 
 /// Sends by one socket for each source.
-fn by(socket: impl Fn(IpAddr) -> UdpSocket + 'static) -> Box<dyn FnMut(&Datagram)> {
+pub fn by(socket: impl Fn(IpAddr) -> UdpSocket + 'static) -> Box<dyn FnMut(&Datagram)> {
     let mut sockets = HashMap::new();
     Box::new(move |datagram| {
         let socket = sockets.entry(datagram.from).or_insert_with_key(|from| socket(*from));
@@ -28,7 +28,7 @@ fn by(socket: impl Fn(IpAddr) -> UdpSocket + 'static) -> Box<dyn FnMut(&Datagram
     })
 }
 
-fn live(ability: Ability) -> Option<&'static str> {
+pub fn live(ability: Ability) -> Option<&'static str> {
     (ability == Ability::End).then_some("a network does not end")
 }
 

@@ -9,7 +9,7 @@
 
 mod batch;
 mod interface;
-mod open;
+pub(super) mod open;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
 #[cfg(feature = "rivermax")]
@@ -388,13 +388,13 @@ pub(in crate::rx) fn tai_now(offset: i64) -> Option<Tai> {
 }
 
 /// The offset between the kernel's TAI and its UTC, when somebody (a PTP or NTP daemon) told it.
-fn kernel_tai_offset() -> Option<i64> {
+pub(super) fn kernel_tai_offset() -> Option<i64> {
     let (utc, tai) = (read_clock(libc::CLOCK_REALTIME)?, read_clock(libc::CLOCK_TAI)?);
     whole_seconds(tai - utc)
 }
 
 /// Nanoseconds.
-fn read_clock(clock: libc::clockid_t) -> Option<i64> {
+pub(super) fn read_clock(clock: libc::clockid_t) -> Option<i64> {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is writable and outlives the call.
     (unsafe { libc::clock_gettime(clock, &mut t) } == 0).then(|| t.tv_sec * 1_000_000_000 + t.tv_nsec)

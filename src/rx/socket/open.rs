@@ -20,14 +20,63 @@ pub(super) struct Opened {
 
 /// Opens the socket of `leg`, the `number`th.
 pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
+    let mut notes = Vec::new();
+    let mut buffer_octets = 0;
+    let (socket, _) = bound(leg, options.interface(number), &mut notes, |socket, notes| {
+        buffer_octets = size_buffer(socket, options, notes)?;
+        let gro = options.gro && set(socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32).is_ok();
+        notes.push(match (options.gro, gro) {
+            (true, true) => "UDP_GRO: the kernel hands over merged datagrams where it can".into(),
+            (true, false) => "plain recvmmsg: this kernel has no UDP_GRO (Linux 5.0 and later do)".into(),
+            (false, _) => "plain recvmmsg: UDP_GRO was switched off".into(),
+        });
+        must(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS")?;
+        must(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, "SO_RXQ_OVFL")
+    })?;
+    Ok(Opened { socket, buffer_octets, notes })
+}
+
+/// A socket for a receiver that takes the packets of `leg` before the kernel does: it has the port and joins the group,
+/// and gets what passes that receiver. With the interface of the leg, where there is one.
+pub(in crate::rx) fn beside(
+    leg: &Leg,
+    interface: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<(socket2::Socket, Option<Interface>)> {
+    bound(leg, interface, notes, |socket, _| {
+        socket
+            .set_recv_buffer_size(256 << 10)
+            .map_err(|e| Error::new(Kind::Unavailable, "cannot size the socket buffer").because(e))
+    })
+}
+
+/// Datagrams that a socket has dropped so far, modulo 2^32.
+pub(in crate::rx) fn drops(socket: &socket2::Socket) -> Option<u32> {
+    // SO_MEMINFO: nine numbers, SK_MEMINFO_DROPS the last (linux/sock_diag.h).
+    let mut all = [0u32; 9];
+    let mut len = size_of_val(&all) as libc::socklen_t;
+    // SAFETY: `all` is writable for `len` octets.
+    let rc = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, all.as_mut_ptr().cast(), &mut len)
+    };
+    (rc == 0).then_some(all[8])
+}
+
+/// A socket with the port of `leg`, which has joined its group; `configure` is called before it is bound. Gives the
+/// interface too.
+fn bound(
+    leg: &Leg,
+    interface: Option<&str>,
+    notes: &mut Vec<String>,
+    configure: impl FnOnce(&socket2::Socket, &mut Vec<String>) -> Result<()>,
+) -> Result<(socket2::Socket, Option<Interface>)> {
     if leg.port == 0 {
         return Err(Error::new(Kind::Data, "the SDP gives UDP port 0, which nothing can be sent to")
             .cure("put the sender's destination port in the m= line"));
     }
     let to = leg.destination;
-    let named = options.interface(number).map(interface::find).transpose()?;
-    let mut notes = Vec::new();
-    let group = if to.is_multicast() { Some(group_interface(to, named.as_ref(), &mut notes)?) } else { None };
+    let named = interface.map(interface::find).transpose()?;
+    let group = if to.is_multicast() { Some(group_interface(to, named.as_ref(), notes)?) } else { None };
 
     if let Some(interface) =
         named.as_ref().filter(|i| group.is_none() && !to.is_unspecified() && !i.addresses.contains(&to))
@@ -39,28 +88,19 @@ pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
     }
 
     let socket = new_socket(to)?;
-    let buffer_octets = size_buffer(&socket, options, &mut notes)?;
-    let gro = options.gro && set(&socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32).is_ok();
-    notes.push(match (options.gro, gro) {
-        (true, true) => "UDP_GRO: the kernel hands over merged datagrams where it can".into(),
-        (true, false) => "plain recvmmsg: this kernel has no UDP_GRO (Linux 5.0 and later do)".into(),
-        (false, _) => "plain recvmmsg: UDP_GRO was switched off".into(),
-    });
-    must(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS")?;
-    must(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, "SO_RXQ_OVFL")?;
-
-    let scope = group.as_ref().or(named.as_ref());
+    configure(&socket, notes)?;
     if let Some(interface) = &group {
         prepare_group(&socket, to, interface)?;
     }
-    bind(&socket, leg, scope)?;
+    bind(&socket, leg, group.as_ref().or(named.as_ref()))?;
     if let Some(interface) = &group {
         join(&socket, leg, interface)?;
         notes.push(format!("{} joined on {}{}", to, interface.name, sources_text(&leg.sources)));
         notes.extend(group_warnings(leg, interface));
         notes.extend(path_warning(leg, interface));
     }
-    Ok(Opened { socket, buffer_octets, notes })
+    let owner = || interfaces().into_iter().find(|i| i.addresses.contains(&to));
+    Ok((socket, group.or(named).or_else(owner)))
 }
 
 /// Joins the group of `leg` on `interface` and receives nothing: for those who get its packets in another way. The group

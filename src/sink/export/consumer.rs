@@ -1,10 +1,11 @@
 //! The other side: a program that uses the frames.
 
+use super::ExportKind;
 use super::protocol::{HELLO_OCTETS, Hello, Offer, PlaneFacts, release, unhex};
-use super::{ExportKind, descriptor, listener};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::{Event, Gpu, Stream};
 use crate::mem::{Foreign, Pinned, Region};
+use crate::unix::{descriptor, listener};
 use libc::MSG_NOSIGNAL;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Read};

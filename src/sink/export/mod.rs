@@ -41,11 +41,9 @@
 #[cfg(feature = "cuda")]
 mod consumer;
 #[cfg(feature = "cuda")]
-mod descriptor;
 #[cfg(feature = "cuda")]
 mod gpu;
 #[cfg(feature = "cuda")]
-mod listener;
 #[cfg(feature = "cuda")]
 mod protocol;
 #[cfg(feature = "cuda")]

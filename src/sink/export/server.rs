@@ -1,9 +1,9 @@
 //! Who is connected, who holds which frame, and what becomes of those who break the rules. Knows nothing of GPUs.
 
-use super::descriptor;
-use super::listener::Listener;
 use super::protocol::{Offer, RELEASE_OCTETS, refusal, released};
 use crate::error::Result;
+use crate::unix::descriptor;
+use crate::unix::listener::Listener;
 use serde::Serialize;
 use socket2::Socket;
 use std::fmt;
@@ -121,7 +121,7 @@ enum Gone {
 impl<T: Clone> Server<T> {
     /// `passed` goes along with every hello.
     pub(super) fn bind(path: &Path, hello: Vec<u8>, passed: Option<OwnedFd>, limits: Limits) -> Result<Self> {
-        let listener = Listener::bind(path)?;
+        let listener = Listener::bind(path, 0o600)?;
         let board = Board::default();
         Ok(Server { listener, hello, passed, limits, peers: Vec::new(), counts: Counts::default(), board })
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 8;
 
-/// A listening `SOCK_SEQPACKET` socket that only its user may connect to. It is removed with this.
+/// A listening `SOCK_SEQPACKET` socket. It is removed with this.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -21,8 +21,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes the place of a socket where nobody listens any more.
-    pub fn bind(path: &Path) -> Result<Self> {
+    /// Takes the place of a socket where nobody listens any more. `mode` says who may connect.
+    pub fn bind(path: &Path, mode: u32) -> Result<Self> {
         let address = address(path)?;
         let failed = |e: io::Error| {
             let kind = if e.kind() == io::ErrorKind::PermissionDenied { Kind::Permission } else { Kind::Unavailable };
@@ -36,7 +36,7 @@ impl Listener {
         let file = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).ok();
         let listener = Listener { socket, path: path.into(), file };
         // Nobody can connect before it listens.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         listener.socket.set_nonblocking(true).map_err(failed)?;
         listener.socket.listen(BACKLOG).map_err(failed)?;
         Ok(listener)
@@ -49,6 +49,7 @@ impl Listener {
         Some(socket)
     }
     /// Where it is.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -113,7 +114,7 @@ mod tests {
     fn only_the_user_may_connect_and_the_file_goes_at_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("frames");
-        let listener = Listener::bind(&path).unwrap();
+        let listener = Listener::bind(&path, 0o600).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(listener.accept().is_none());
         drop(listener);
@@ -127,25 +128,25 @@ mod tests {
         // Closing leaves the file, as after a crash.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        Listener::bind(&path).unwrap();
+        Listener::bind(&path, 0o600).unwrap();
     }
 
     #[test]
     fn what_lives_or_is_something_else_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("frames");
-        let living = Listener::bind(&path).unwrap();
-        let error = Listener::bind(&path).unwrap_err();
+        let living = Listener::bind(&path, 0o600).unwrap();
+        let error = Listener::bind(&path, 0o600).unwrap_err();
         assert!(error.to_string().contains("belongs to a program that runs"), "{error}");
         assert!(!error.cure_text().is_empty());
         drop(living);
         // Of another type, which answers something else.
         let stream = UnixListener::bind(&path).unwrap();
-        assert!(Listener::bind(&path).unwrap_err().to_string().contains("belongs to a program that runs"));
+        assert!(Listener::bind(&path, 0o600).unwrap_err().to_string().contains("belongs to a program that runs"));
         drop(stream);
         fs::remove_file(&path).unwrap();
         fs::write(&path, "text").unwrap();
-        assert!(Listener::bind(&path).unwrap_err().to_string().contains("is no socket"));
+        assert!(Listener::bind(&path, 0o600).unwrap_err().to_string().contains("is no socket"));
         assert_eq!(fs::read(&path).unwrap(), b"text");
     }
 
@@ -153,7 +154,7 @@ mod tests {
     fn somebody_elses_file_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("frames");
-        let listener = Listener::bind(&path).unwrap();
+        let listener = Listener::bind(&path, 0o600).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "text").unwrap();
         drop(listener);
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn impossible_paths_are_errors_with_a_cure() {
         for path in ["", "/no/such/directory/frames", &"x".repeat(108), "/proc/frames", "a\0b"] {
-            let error = Listener::bind(Path::new(path)).unwrap_err();
+            let error = Listener::bind(Path::new(path), 0o600).unwrap_err();
             assert!(!error.cure_text().is_empty(), "{error}");
         }
         // The longest.
@@ -171,6 +172,6 @@ mod tests {
         let path = dir.path().join("x");
         let path = dir.path().join("x".repeat(108 - path.as_os_str().len()));
         assert_eq!(path.as_os_str().len(), 107);
-        Listener::bind(&path).unwrap();
+        Listener::bind(&path, 0o600).unwrap();
     }
 }

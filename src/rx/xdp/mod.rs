@@ -1,0 +1,506 @@
+//! Receiver: AF_XDP. A filter at the interface takes the packets of the flow before the kernel's network stack and puts
+//! them into memory of this program; everything else goes on to the kernel.
+//!
+//! ```text
+//! driver -> filter -> socket of the queue -> receive ring -> slots -> lease
+//!              |                                                        |
+//!              v                     fill ring <- free frames <---------+
+//!           kernel
+//! ```
+//!
+//! | module | knows |
+//! | --- | --- |
+//! | [`program`] | the filter's instructions, and what it looks for |
+//! | `filter` | one filter an interface, shared by all receivers there, gone with the last one |
+//! | `socket`, `ring`, `umem` | a queue, its rings, who has which frame of the memory |
+//! | `port` | all queues of an interface that are served |
+//! | [`helper`] | the privileged part as a program of its own |
+//! | `abi`, `device` | the kernel's calls |
+//!
+//! A queue of an interface belongs to one socket of the whole machine, so receivers of several programs need a queue each.
+//! An ordinary socket beside has the port and joins the group; what reaches it instead of us (fragments, a queue that
+//! another program has) is counted as dropped. UDP checksums are not checked: the card has checked the Ethernet frame,
+//! virtual interfaces leave checksums unfinished, and reading every octet would cost more than all the rest.
+
+mod abi;
+mod device;
+mod filter;
+pub mod helper;
+mod port;
+pub mod program;
+mod ring;
+mod socket;
+mod umem;
+
+pub use device::Attached;
+pub use socket::BusyPoll;
+
+use super::socket::{MAX_LEGS, find_interface, kernel_tai_offset, open, read_clock};
+use super::{Caps, Receiver, RxError};
+use crate::error::{Error, Kind, Result};
+use crate::mem::Host;
+use crate::ring::{Lease, Slot, SplitRing};
+use crate::sdp::{Leg, SourceFilter};
+use crate::stats::{Reason, Rejected, RxCounters};
+use crate::time::Tai;
+use crate::wire::net::{self, Content, Link};
+use port::Port;
+use program::Wanted;
+use serde::{Deserialize, Serialize};
+use socket::Descriptor;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use umem::{Frames, HEADROOM, chunk_for};
+
+/// Packets in a lease at most.
+const BATCH: usize = 256;
+/// Rounds of one poll at most, when all that comes is rejected.
+const ROUNDS: usize = 16;
+/// Frames, at least and at most: 8 MiB to 512 MiB of 4096 octets.
+const FRAMES: std::ops::RangeInclusive<u64> = 4096..=131_072;
+/// Headers before a UDP payload at most: Ethernet with a tag, IPv6 (or IPv4 with 20 octets of options), UDP.
+const HEADERS: u32 = 18 + 40 + 8;
+/// Idle polls between two looks at the kernel's counters, and nanoseconds while packets come.
+const LOOK_POLLS: u32 = 64;
+const LOOK_NANOS: u64 = 100_000_000;
+
+/// An XDP program that runs at an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its number.
+    pub id: u32,
+    /// Where it runs.
+    pub attached: Attached,
+    /// Its name; none without the right to know (CAP_SYS_ADMIN).
+    pub name: Option<String>,
+    /// It is the filter of this module.
+    pub ours: bool,
+}
+
+/// The XDP program of an interface.
+///
+/// # Errors
+/// There is no such interface.
+pub fn running(interface: &str) -> Result<Option<Running>> {
+    let interface = find_interface(interface)?;
+    let device = device::query(interface.index).map_err(|e| {
+        Error::new(Kind::Unavailable, format!("interface {} does not answer", interface.name)).because(e)
+    })?;
+    Ok(device.program.map(|(id, attached)| {
+        let name = filter::name_of(id);
+        Running { id, attached, ours: name.as_deref() == Some(filter::NAME), name }
+    }))
+}
+
+/// How packets get from the card to this program, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The card writes into this program's memory.
+    ZeroCopy,
+    /// The driver runs the filter, packets are copied once.
+    Native,
+    /// The kernel runs the filter behind the driver, packets are copied once. Works with every interface.
+    Generic,
+}
+
+/// How to open an [`Xdp`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// As of [`super::socket::Options::interfaces`].
+    pub interfaces: Vec<String>,
+    /// UDP payload octets of a packet at most.
+    pub max_octets: u16,
+    /// Expected packets a second; 0 when not known.
+    pub packets: u64,
+    /// For how long packets have room: while this program is held up, and while a GPU reads them.
+    pub hold: Duration,
+    /// As of [`super::socket::Options::utc_offset_s`].
+    pub utc_offset_s: i32,
+    /// The only mode that will do; without one the best that works.
+    pub mode: Option<Mode>,
+    /// The only queue that is served; without one all of them.
+    pub queue: Option<u32>,
+    /// VLAN of the flow; without one that of the interface (`eth1.100`), else none.
+    pub vlan: Option<u16>,
+    /// Busy polling by the kernel.
+    pub busy_poll: Option<BusyPoll>,
+    /// Unix socket of a [`helper`] that has the rights for it.
+    pub helper: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            interfaces: Vec::new(),
+            max_octets: 1452,
+            packets: 0,
+            hold: Duration::from_millis(100),
+            utc_offset_s: 37,
+            mode: None,
+            queue: None,
+            vlan: None,
+            busy_poll: None,
+            helper: None,
+        }
+    }
+}
+
+/// AF_XDP sockets as a receiver.
+pub struct Xdp {
+    // Ends before `ring`, in whose memory the kernel writes: fields are dropped in this order.
+    ports: Vec<Port>,
+    ring: SplitRing<Host>,
+    frames: Frames,
+    options: Options,
+    legs: [Option<JoinedLeg>; MAX_LEGS],
+    /// The port that is asked first by the next poll.
+    turn: usize,
+    /// Memory for slots.
+    spare: Vec<Vec<Slot>>,
+    caps: Caps,
+    counters: RxCounters,
+    /// Packets of no leg.
+    strange: u64,
+    /// What passed legs that were given up.
+    left: u64,
+    idle: u32,
+    looked: Tai,
+    tai_offset: i64,
+}
+
+/// What a leg's packets look like, and the socket beside.
+struct JoinedLeg {
+    port: usize,
+    wanted: Wanted,
+    sources: SourceFilter,
+    beside: socket2::Socket,
+    /// Datagrams of the flow that went past us, and those that the socket beside dropped of these.
+    passed: u64,
+    overflowed: u32,
+}
+
+impl Xdp {
+    /// A receiver that does not receive anything yet; [`Receiver::join`] takes the queues.
+    ///
+    /// # Errors
+    /// Packets are too large for a frame, or there is no memory.
+    pub fn open(options: Options) -> Result<Self> {
+        let chunk = chunk_for(u32::from(options.max_octets) + HEADERS).ok_or_else(|| {
+            Error::new(
+                Kind::Unavailable,
+                format!("packets of {} octets do not fit into a frame of AF_XDP (one page)", options.max_octets),
+            )
+            .cure("receive with sockets, or let the sender use the standard UDP size limit (1460)")
+        })?;
+        let wanted = match u128::from(options.packets) * options.hold.as_nanos() / 1_000_000_000 {
+            _ if options.packets == 0 => 32_768,
+            wanted => u64::try_from(wanted).unwrap_or(u64::MAX),
+        };
+        let count = wanted.clamp(*FRAMES.start(), *FRAMES.end()) as u32;
+        let (frames, region) = Frames::new(count, chunk)?;
+        let mut note = format!("{count} frames of {chunk} octets in huge pages where the kernel gives them");
+        if options.packets > 0 {
+            let ms = f64::from(count) * 1e3 / options.packets as f64;
+            note = format!("{note}: {ms:.0} ms at {} packets/s", options.packets);
+        }
+        let caps = Caps {
+            backend: "xdp",
+            notes: vec![
+                note,
+                "arrival times are those of the poll; UDP checksums are not checked; no merging (GRO)".into(),
+            ],
+            batch: BATCH,
+            buffer_octets: u64::from(count) * u64::from(options.max_octets),
+            live: true,
+        };
+        let tai_offset = kernel_tai_offset().unwrap_or_else(|| i64::from(options.utc_offset_s) * 1_000_000_000);
+        Ok(Xdp {
+            ports: Vec::new(),
+            ring: SplitRing::whole(region),
+            frames,
+            options,
+            legs: [None, None],
+            turn: 0,
+            spare: (0..8).map(|_| Vec::with_capacity(BATCH)).collect(),
+            caps,
+            counters: RxCounters::default(),
+            strange: 0,
+            left: 0,
+            idle: 0,
+            looked: Tai(0),
+            tai_offset,
+        })
+    }
+
+    fn clock(&self) -> Option<Tai> {
+        let utc = u64::try_from(read_clock(libc::CLOCK_REALTIME)?).ok()?;
+        Some(Tai(utc.wrapping_add_signed(self.tai_offset)))
+    }
+
+    /// The port of an interface, which is opened when it is new.
+    fn port(&mut self, index: u32) -> Result<usize> {
+        if let Some(known) = self.ports.iter().position(|port| port.index() == index) {
+            return Ok(known);
+        }
+        let port = Port::open(index, &self.options, &mut self.frames, &mut self.caps.notes)?;
+        self.ports.push(port);
+        Ok(self.ports.len() - 1)
+    }
+
+    /// One round over all queues. `true` when something came.
+    fn receive(&mut self, slots: &mut Vec<Slot>) -> bool {
+        let Some(now) = self.clock() else { return false };
+        let (mut came, mut low) = (0, false);
+        for n in 0..self.ports.len() {
+            let number = (self.turn + n) % self.ports.len();
+            let Some(port) = self.ports.get_mut(number) else { continue };
+            for queue in port.queues() {
+                let memory = self.ring.head_plane().as_slice();
+                let (frames, legs) = (&mut self.frames, &self.legs);
+                let (counters, strange) = (&mut self.counters, &mut self.strange);
+                let rings = queue.rings();
+                let got = rings.receive(BATCH - slots.len(), |packet| {
+                    let slot = match sort(memory, &packet, legs, number) {
+                        Sorted::Wanted { leg, at, octets } => {
+                            counters.datagrams += 1;
+                            counters.octets += u64::from(octets);
+                            let arrival = now;
+                            Slot { head_at: at, body_at: 0, head: octets, octets, wire_octets: octets, leg, arrival }
+                        }
+                        Sorted::Rejected(reason) => {
+                            counters.rejected.add(reason);
+                            return frames.give(packet.addr);
+                        }
+                        Sorted::Strange => {
+                            *strange += 1;
+                            return frames.give(packet.addr);
+                        }
+                    };
+                    slots.push(slot);
+                });
+                came += got;
+                low |= rings.is_low();
+                // A queue that is used so much gets more frames.
+                if got > rings.depth() as usize / 4 {
+                    let more = frames.promise(rings.depth());
+                    rings.set_depth(rings.depth() + more);
+                }
+                rings.refill(frames);
+                queue.packets += got as u64;
+                queue.wake();
+            }
+        }
+        if !self.ports.is_empty() {
+            self.turn = (self.turn + 1) % self.ports.len();
+        }
+        if came == 0 {
+            self.counters.starved += u64::from(low && self.frames.free() == 0);
+            self.idle += 1;
+        } else {
+            self.counters.calls += 1;
+        }
+        if self.idle >= LOOK_POLLS || now.0.wrapping_sub(self.looked.0) >= LOOK_NANOS {
+            (self.idle, self.looked) = (0, now);
+            self.look();
+        }
+        came > 0
+    }
+
+    /// Asks the kernel what it has dropped.
+    fn look(&mut self) {
+        for queue in self.ports.iter_mut().flat_map(Port::queues) {
+            queue.refresh();
+        }
+        for leg in self.legs.iter_mut().flatten() {
+            leg.look_beside(&mut self.counters.rejected);
+        }
+        let of_queues = self.ports.iter().flat_map(Port::statistics).map(|(_, _, s)| s.dropped + s.ring_full);
+        let passed = self.legs.iter().flatten().map(|leg| leg.passed);
+        self.counters.kernel_dropped = of_queues.chain(passed).sum::<u64>() + self.left;
+    }
+
+    /// Gives a leg up.
+    fn leave(&mut self, leg: u8) {
+        let Some(leg) = self.legs.get_mut(usize::from(leg)).and_then(Option::take) else { return };
+        self.left += leg.passed;
+        if let Some(port) = self.ports.get_mut(leg.port) {
+            port.remove(&leg.wanted);
+        }
+    }
+}
+
+/// What a received packet is.
+enum Sorted {
+    /// Of a leg: where its UDP payload begins, and its octets.
+    Wanted { leg: u8, at: u32, octets: u16 },
+    /// Of a leg, and not wanted.
+    Rejected(Reason),
+    /// Of no leg: the filter was changed while it was on its way.
+    Strange,
+}
+
+/// Looks at a packet. What the filter has checked is checked again: it may have been another program's.
+#[inline]
+fn sort(memory: &[u8], packet: &Descriptor, legs: &[Option<JoinedLeg>], port: usize) -> Sorted {
+    let Ok(start) = usize::try_from(packet.addr) else { return Sorted::Strange };
+    let frame = memory.get(start..start.saturating_add(packet.len as usize)).unwrap_or_default();
+    let datagram = match net::parse(Link::Ethernet, frame) {
+        Content::Udp(datagram) => datagram,
+        Content::Malformed => return Sorted::Rejected(Reason::Length),
+        _ => return Sorted::Strange,
+    };
+    let mut answer = Sorted::Strange;
+    for (number, leg) in legs.iter().enumerate() {
+        let Some(leg) = leg.as_ref().filter(|leg| leg.port == port && leg.wanted.matches(&datagram)) else { continue };
+        if !admits(&leg.sources, datagram.source.ip()) {
+            answer = Sorted::Rejected(Reason::Source);
+            continue;
+        }
+        if datagram.truncated() {
+            return Sorted::Rejected(Reason::Length);
+        }
+        let Ok(at) = u32::try_from(start + datagram.payload.start) else { return Sorted::Strange };
+        return Sorted::Wanted { leg: number as u8, at, octets: datagram.octets };
+    }
+    answer
+}
+
+fn admits(sources: &SourceFilter, source: IpAddr) -> bool {
+    match sources {
+        SourceFilter::Any => true,
+        SourceFilter::Include(list) => list.contains(&source),
+        SourceFilter::Exclude(list) => !list.contains(&source),
+    }
+}
+
+impl JoinedLeg {
+    /// Counts what the socket beside got.
+    fn look_beside(&mut self, rejected: &mut Rejected) {
+        let mut octets = [std::mem::MaybeUninit::uninit(); 16];
+        // It holds a few hundred datagrams.
+        for _ in 0..1024 {
+            match self.beside.recv_from_with_flags(&mut octets, libc::MSG_DONTWAIT | libc::MSG_TRUNC) {
+                Ok((_, from)) if from.as_socket().is_none_or(|from| admits(&self.sources, from.ip())) => {
+                    self.passed += 1;
+                }
+                Ok(_) => rejected.add(Reason::Source),
+                Err(_) => break,
+            }
+        }
+        if let Some(drops) = open::drops(&self.beside) {
+            self.passed += u64::from(drops.wrapping_sub(self.overflowed));
+            self.overflowed = drops;
+        }
+    }
+}
+
+impl Receiver for Xdp {
+    type Mem = Host;
+
+    fn ring(&self) -> &SplitRing<Host> {
+        &self.ring
+    }
+
+    fn poll(&mut self) -> std::result::Result<Lease, RxError> {
+        let mut slots = self.spare.pop().unwrap_or_default();
+        for _ in 0..ROUNDS {
+            if !self.receive(&mut slots) || !slots.is_empty() {
+                break;
+            }
+        }
+        Ok(Lease::new(slots, 0))
+    }
+
+    fn release(&mut self, lease: Lease) {
+        let mut slots = lease.slots;
+        for slot in slots.drain(..) {
+            self.frames.give(u64::from(slot.head_at));
+        }
+        self.spare.push(slots);
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn join(&mut self, leg: u8, what: &Leg) -> Result<()> {
+        if usize::from(leg) >= MAX_LEGS {
+            return Err(Error::new(Kind::Usage, format!("leg {leg}: a receiver takes {MAX_LEGS} legs at most"))
+                .cure("receive the further legs with a second receiver"));
+        }
+        // The old one first: it may be the same flow.
+        self.leave(leg);
+        let mut notes = Vec::new();
+        let interface = self.options.interfaces.get(usize::from(leg)).or(self.options.interfaces.last());
+        let (beside, interface) = open::beside(what, interface.map(String::as_str), &mut notes)?;
+        let interface = interface.ok_or_else(|| {
+            Error::new(
+                Kind::Unavailable,
+                format!("AF_XDP needs an interface, and none has the address {}", what.destination),
+            )
+            .cure("name it with --interface, and send to one of its addresses")
+        })?;
+        let device = device::query(interface.index).map_err(|e| {
+            Error::new(Kind::Unavailable, format!("interface {} does not answer", interface.name)).because(e)
+        })?;
+        let (index, vlan) = device.vlan_of.unwrap_or((interface.index, 0));
+        let vlan = self.options.vlan.unwrap_or(vlan);
+        let port = self.port(index)?;
+        let wanted = Wanted::new(what, vlan);
+        if let Some(place) = self.ports.get_mut(port) {
+            place.add(&wanted, &beside)?;
+            notes.extend(place.warnings(vlan, self.frames.chunk() - HEADROOM));
+        }
+        let mut joined = JoinedLeg { port, wanted, sources: what.sources.clone(), beside, passed: 0, overflowed: 0 };
+        // What came before the filter knew the flow was not lost by it.
+        joined.look_beside(&mut Rejected::default());
+        joined.passed = 0;
+        if let Some(place) = self.legs.get_mut(usize::from(leg)) {
+            *place = Some(joined);
+        }
+        let prefix = |note: String| if leg == 0 { note } else { format!("leg {leg}: {note}") };
+        self.caps.notes.extend(notes.into_iter().map(prefix));
+        Ok(())
+    }
+
+    fn counters(&self) -> RxCounters {
+        self.counters
+    }
+
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        self.look();
+        for (name, queue, s) in self.ports.iter().flat_map(Port::statistics) {
+            let packets = queue.packets;
+            if packets + s.dropped + s.ring_full + s.fill_empty > 0 {
+                remarks.push(format!(
+                    "{name} queue {}: {packets} packets, {} dropped by the kernel (too large, or no frame), {} because the                      receive ring was full; the fill ring was empty {} times",
+                    queue.number, s.dropped, s.ring_full, s.fill_empty
+                ));
+            }
+        }
+        let passed: u64 = self.legs.iter().flatten().map(|leg| leg.passed).sum();
+        if passed > 0 {
+            remarks.push(format!(
+                "{passed} datagrams of the flow went past AF_XDP to the kernel: fragments, IPv6 extension headers, or by a                  queue that is not served; they are counted as dropped"
+            ));
+        }
+        if self.strange > 0 {
+            remarks.push(format!("{} packets came that belong to no leg", self.strange));
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Option<Tai> {
+        self.clock()
+    }
+}
+
+impl Drop for Xdp {
+    fn drop(&mut self) {
+        for leg in 0..MAX_LEGS as u8 {
+            self.leave(leg);
+        }
+    }
+}

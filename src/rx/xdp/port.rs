@@ -1,0 +1,277 @@
+//! The queues of one interface that are served, and who keeps the filter for them.
+#![allow(unsafe_code)]
+
+use super::device::{self, Attached, Device};
+use super::filter::{Filter, Lock, RIGHTS, words};
+use super::helper::Connection;
+use super::program::{MAX_QUEUES, Queues, Wanted};
+use super::socket::{self, Queue, Statistics};
+use super::umem::Frames;
+use super::{Mode, Options};
+use crate::error::{Error, Kind, Result};
+use crate::rx::socket::MAX_LEGS;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Entries of a ring at most: one of a few queues, one of many.
+const LARGE_RING: u32 = 131_072;
+const SMALL_RING: u32 = 16_384;
+/// How long queues of a receiver that has just ended take to be free.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Frames that a queue has at least.
+const LEAST_DEPTH: u32 = 64;
+
+/// An interface.
+pub struct Port {
+    index: u32,
+    name: String,
+    mtu: u32,
+    device: Device,
+    queues: Vec<Queue>,
+    keeper: Keeper,
+}
+
+/// Who changes the filter.
+enum Keeper {
+    /// This process.
+    Own(Filter),
+    /// A helper, which has the rights for it.
+    Helper(Connection),
+}
+
+impl Port {
+    /// Takes the queues of an interface.
+    ///
+    /// # Errors
+    /// No permission, no support, queues that others have.
+    pub fn open(index: u32, options: &Options, frames: &mut Frames, notes: &mut Vec<String>) -> Result<Self> {
+        let device = device::query(index).map_err(|e| {
+            Error::new(Kind::Unavailable, format!("interface number {index} does not answer")).because(e)
+        })?;
+        let count = device.queues().min(MAX_QUEUES);
+        let wanted: Vec<u32> = match options.queue {
+            Some(queue) if queue >= count => {
+                return Err(Error::new(Kind::Usage, format!("{} has no queue {queue}", device.name))
+                    .cure(format!("choose one from 0 to {}", count - 1)));
+            }
+            Some(queue) => vec![queue],
+            None => (0..count).collect(),
+        };
+        let (keeper, queues) = match &options.helper {
+            Some(path) => {
+                let (connection, attached) = Connection::open(path, &device.name, options.mode, notes)?;
+                let new = &mut |queue| connection.socket(queue);
+                let queues = open_queues(index, &device, attached, &wanted, new, options, frames, notes)?;
+                connection.claim(&queues.iter().map(|q| q.number).collect::<Vec<_>>())?;
+                (Keeper::Helper(connection), queues)
+            }
+            None => {
+                let lock = Lock::take()?;
+                let filter = Filter::open(index, attached_for(options.mode), &lock, notes)?;
+                let new = &mut |_| socket::new().map_err(|e| no_socket(&device.name, e));
+                let queues = open_queues(index, &device, filter.attached, &wanted, new, options, frames, notes)?;
+                for queue in &queues {
+                    filter.claim(queue.number, queue.as_fd(), &lock).map_err(|e| not_changed(&device.name, e))?;
+                }
+                (Keeper::Own(filter), queues)
+            }
+        };
+        Ok(Port { index, name: device.name.clone(), mtu: device.mtu, device, queues, keeper })
+    }
+
+    /// The interface's number.
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+    /// The queues that are served.
+    pub fn queues(&mut self) -> &mut [Queue] {
+        &mut self.queues
+    }
+    /// The interface's name, each queue and what it has counted.
+    pub fn statistics(&self) -> impl Iterator<Item = (&str, &Queue, Statistics)> {
+        self.queues.iter().map(|queue| (self.name.as_str(), queue, queue.statistics()))
+    }
+
+    /// Takes a flow. `beside` is a socket that is bound to it.
+    ///
+    /// # Errors
+    /// Another receiver has it.
+    pub fn add(&mut self, wanted: &Wanted, beside: &impl AsFd) -> Result<()> {
+        let bits = bits(self.queues.iter().map(|queue| queue.number));
+        match &mut self.keeper {
+            Keeper::Helper(connection) => connection.add(wanted, beside.as_fd()),
+            Keeper::Own(filter) => match self.queues.first() {
+                Some(probe) => add(filter, &self.name, wanted, bits, probe.as_fd()),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Gives a flow back.
+    pub fn remove(&mut self, wanted: &Wanted) {
+        match &mut self.keeper {
+            Keeper::Own(filter) => wanted.keys().iter().for_each(|key| filter.remove(key)),
+            Keeper::Helper(connection) => connection.remove(wanted),
+        }
+    }
+
+    /// What may keep packets from coming.
+    pub fn warnings(&self, vlan: u16, longest: u32) -> Vec<String> {
+        let mut all = Vec::new();
+        let name = &self.name;
+        if self.mtu + 18 > longest {
+            all.push(format!("packets of more than {longest} octets (the MTU of {name} is {}) are dropped", self.mtu));
+        }
+        if vlan != 0 && self.device.strips_vlans() {
+            all.push(format!(
+                "warning: {name} may take VLAN tags off before the filter sees them; ethtool -K {name} rxvlan off"
+            ));
+        }
+        all
+    }
+}
+
+/// The queues as bits.
+pub fn bits(queues: impl Iterator<Item = u32>) -> Queues {
+    queues.filter(|queue| *queue < MAX_QUEUES).fold(0, |bits, queue| bits | 1 << queue)
+}
+
+/// Where the filter has to run for a mode.
+pub const fn attached_for(mode: Option<Mode>) -> Option<Attached> {
+    match mode {
+        None => None,
+        Some(Mode::Generic) => Some(Attached::Generic),
+        Some(Mode::Native | Mode::ZeroCopy) => Some(Attached::Native),
+    }
+}
+
+/// Adds a flow to a filter, all of it or nothing. `probe` is a socket of the caller's.
+///
+/// # Errors
+/// Another receiver has it.
+pub fn add(filter: &Filter, name: &str, wanted: &Wanted, bits: Queues, probe: BorrowedFd<'_>) -> Result<()> {
+    let lock = Lock::take()?;
+    let keys = wanted.keys();
+    for (n, key) in keys.iter().enumerate() {
+        let error = match filter.add(key, bits, probe, &lock) {
+            Ok(true) => continue,
+            Ok(false) => Error::new(
+                Kind::Unavailable,
+                format!("{}:{} is received by AF_XDP on {name} already", wanted.destination, wanted.port),
+            )
+            .cure("stop the other receiver, or receive with sockets: they get a copy each"),
+            Err(e) => not_changed(name, e),
+        };
+        keys.iter().take(n).for_each(|key| filter.remove(key));
+        return Err(error);
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn open_queues(
+    index: u32,
+    device: &Device,
+    attached: Attached,
+    wanted: &[u32],
+    sockets: &mut dyn FnMut(u32) -> Result<OwnedFd>,
+    options: &Options,
+    frames: &mut Frames,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Queue>> {
+    let name = &device.name;
+    let zero_copy = match options.mode {
+        Some(mode) => Some(mode == Mode::ZeroCopy),
+        None if attached == Attached::Native => None,
+        None => Some(false),
+    };
+    let largest = if wanted.len() > MAX_LEGS { SMALL_RING } else { LARGE_RING };
+    let entries = frames.count().next_power_of_two().min(largest);
+    let share = (frames.count() / (MAX_LEGS * wanted.len()) as u32).max(LEAST_DEPTH);
+    let until = Instant::now() + PATIENCE;
+    let (mut queues, mut taken, mut refusal, mut busy_refusal) = (Vec::new(), Vec::new(), None, None);
+    for number in wanted {
+        let fd = sockets(*number)?;
+        // SAFETY: the frames' memory is the receiver's ring, which ends after its ports; frames are given to the kernel by
+        // `Rings::refill` alone, and written to by nobody else.
+        let opened = unsafe { Queue::open(fd, index, *number, frames, entries, zero_copy, until, &mut refusal) };
+        match opened {
+            Ok(mut queue) => {
+                queue.rings().set_depth(share);
+                frames.promise(share);
+                queue.rings().refill(frames);
+                if let Some(how) = options.busy_poll {
+                    busy_refusal = queue.poll_busily(how).err().or(busy_refusal);
+                }
+                queue.wake();
+                queues.push(queue);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => taken.push(number.to_string()),
+            Err(e) => return Err(not_bound(name, *number, options.mode, frames, e)),
+        }
+    }
+    let Some(first) = queues.first() else {
+        return Err(Error::new(
+            Kind::Unavailable,
+            format!("queue {} of {name} belongs to another AF_XDP socket", taken.join(", ")),
+        )
+        .cure("a queue serves one program: choose another with --xdp-queue (and steer the flow to it with ethtool -N), or receive with sockets"));
+    };
+    let copies = match (first.zero_copy, &refusal) {
+        (true, _) => "zero copy".to_owned(),
+        (false, Some(e)) => format!("packets are copied once (zero copy: {e})"),
+        (false, None) => "packets are copied once".to_owned(),
+    };
+    let numbers: Vec<String> = queues.iter().map(|queue| queue.number.to_string()).collect();
+    notes.push(format!("AF_XDP on {name}: {} mode, {copies}; queue {}", words(attached), numbers.join(", ")));
+    if attached == Attached::Generic {
+        notes.push(
+            "generic mode: packets that come unsegmented (GSO of virtual interfaces) are too large and dropped".into(),
+        );
+    }
+    if !taken.is_empty() {
+        notes.push(format!(
+            "warning: queue {} belongs to another AF_XDP socket; what comes there is lost",
+            taken.join(", ")
+        ));
+    }
+    if let Some(e) = busy_refusal {
+        notes.push(format!("warning: no busy polling: {e}"));
+    }
+    Ok(queues)
+}
+
+fn no_socket(name: &str, e: io::Error) -> Error {
+    let kind = match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Kind::Permission,
+        _ => Kind::Unavailable,
+    };
+    let error = Error::new(kind, format!("no AF_XDP socket for {name}"));
+    match e.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => error.because(e).cure("this kernel has no AF_XDP: receive with sockets"),
+        _ => error.because(e).cure(RIGHTS),
+    }
+}
+
+fn not_bound(name: &str, queue: u32, mode: Option<Mode>, frames: &Frames, e: io::Error) -> Error {
+    let error = Error::new(Kind::Unavailable, format!("AF_XDP cannot take queue {queue} of {name}"));
+    match e.raw_os_error() {
+        Some(libc::ENOBUFS | libc::ENOMEM) => error.because(e).cure(format!(
+            "raise the limit of locked memory to {} MiB for each queue (ulimit -l, LimitMEMLOCK=), or run with CAP_IPC_LOCK",
+            frames.octets().div_ceil(1 << 20)
+        )),
+        Some(libc::EOPNOTSUPP | libc::EINVAL) if mode == Some(Mode::ZeroCopy) => {
+            error.because(e).cure("this driver has no zero copy: leave --xdp-mode out")
+        }
+        _ => error.because(e).cure("receive with sockets"),
+    }
+}
+
+fn not_changed(name: &str, e: io::Error) -> Error {
+    let error = Error::new(Kind::Unavailable, format!("the filter of {name} cannot be changed"));
+    match e.raw_os_error() {
+        Some(libc::E2BIG) => error.because(e).cure("fewer flows or sources: a filter has room for 1024"),
+        _ => error.because(e),
+    }
+}
