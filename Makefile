@@ -5,6 +5,8 @@ CARGO ?= cargo
 FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda")
 # Stands outside the workspace, as it needs an SDK; built against its stand-in here.
 RIVERMAX = --manifest-path rivermax-sys/Cargo.toml --target-dir target --features stand-in --locked
+# With Rivermax as well, by its stand-in.
+ALL = $(FEATURES) --features rivermax-stand-in
 FUZZ_SECONDS ?= 20
 # The CUDA compiler that scripts/setup installs, and its NVRTC.
 CUDA = scripts/cuda-env
@@ -30,18 +32,19 @@ preview:
 test: setup check docs fuzz sanitize examples
 	$(CARGO) test $(RIVERMAX)
 	$(CARGO) test --no-default-features --locked --lib --bins --test cli_play
-	$(CUDA) $(CARGO) test --workspace --locked $(FEATURES)
+	$(CUDA) $(CARGO) test --workspace --locked $(ALL)
 
 check:
 	$(CARGO) fmt --all --check
 	$(CUDA) $(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
+	$(CUDA) $(CARGO) clippy --all-targets --locked $(ALL) -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --locked --no-default-features -- -D warnings
 	$(CARGO) clippy $(RIVERMAX) --all-targets -- -D warnings
 	scripts/deny
 	scripts/layers
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(FEATURES)
+	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(ALL)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(RIVERMAX) --no-deps
 
 # The stand-in's C and what calls it, under the address sanitizer, whose flags stable hides.
@@ -58,10 +61,10 @@ fuzz:
 
 # The ones that need no network; the others are built by the tests and lints.
 examples:
-	$(CUDA) $(CARGO) run -q --locked $(FEATURES) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
-	$(CUDA) $(CARGO) run -q --locked $(FEATURES) -- send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
-	$(CUDA) $(CARGO) run -q --locked $(FEATURES) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
-	$(CUDA) $(CARGO) run -q --locked $(FEATURES) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
+	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
+	$(CUDA) $(CARGO) run -q --locked $(ALL) -- send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
+	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
+	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
 
 bench:
 	@scripts/setup test

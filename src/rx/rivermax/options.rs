@@ -55,7 +55,8 @@ pub struct Options {
     pub hold: Duration,
     /// By how much legs may differ (ST 2022-7 class A: 10 ms).
     pub skew: Duration,
-    /// Packets in the ring, in place of what rate, hold and skew say.
+    /// Packets in the ring, in place of what rate, hold and skew say. An eighth of them is its margin: packets that come
+    /// out of order by more than that count as overwritten.
     pub capacity: Option<usize>,
     /// How packets are cut.
     pub split: Split,
@@ -152,7 +153,7 @@ impl Options {
             ("hold", value) => self.hold = time(value)?,
             ("skew", value) => self.skew = time(value)?,
             ("probe", value) => self.probe = time(value)?,
-            ("capacity", value) => self.capacity = Some(value.parse().ok().filter(|n| (64..=MOST).contains(n))?),
+            ("capacity", value) => self.capacity = Some(value.parse().ok().filter(|n| (256..=MOST).contains(n))?),
             ("cores", value) => self.cores = value.split('+').map(|n| n.parse().ok()).collect::<Option<_>>()?,
             ("events", "") => self.events = true,
             ("exact", "") => self.exact = true,
