@@ -124,6 +124,20 @@ fn a_stream_is_received_and_its_frames_are_in_order() {
 }
 
 #[test]
+fn frames_are_windows_of_the_ring_where_that_is_asked_for() {
+    let dir = temp();
+    let capture = dir.join("stream.pcap");
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "40"]);
+    let pcap = ("RIVERMAX_STAND_IN_CAPTURE", capture.to_str().unwrap());
+    let args = ["--sdp", &stream, "--frames", "10", "--json", "--wait", "20s", "--output", "wire", "--rivermax"];
+    let words = ["order=extended,exact,hold=600ms"];
+    let output = run(&[&args[..], &words, &BY_RIVERMAX].concat(), &[pcap, MANUAL]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let frames = &output.summary()["frames"];
+    assert!(frames["windows"].as_u64().unwrap() >= 8 && frames["torn"] == 0, "{frames}");
+}
+
+#[test]
 fn a_stream_comes_by_the_network_too() {
     let dir = temp();
     let port = common::free_port();

@@ -2,16 +2,16 @@
 //! copies. Frames are those of ordinary memory on the CPU, octet for octet. Needs a GPU; says "skipped" without one.
 
 use crate::card::{COLOUR, Card, Shown, alone, depacketiser, options, reference, show};
-use crate::support::{EVEN, Sender, Sent, format};
+use crate::support::{EVEN, Sender, Sent, format, picture};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FramePool};
 use gdmedia::gpu::Gpu;
 use gdmedia::kernel::cuda::{Options as Way, Transfer};
-use gdmedia::kernel::{Conversion, CudaKernel};
+use gdmedia::kernel::{Conversion, CudaKernel, Windows};
 use gdmedia::mem::{Device, GpuAccess, Host, Pinned, Slab};
 use gdmedia::packetise::Cut;
 use gdmedia::pipeline::{Incomplete, Pipeline, Progress};
-use gdmedia::rx::rivermax::{Order, Planes, Split};
+use gdmedia::rx::rivermax::{Options, Order, Planes, Split};
 use gdmedia::rx::{Receiver, Rivermax, RxError};
 use gdmedia::sdp::{Depth, Sampling, Scan};
 use gdmedia::sink::{Download, Sink};
@@ -44,7 +44,6 @@ where
     };
     receiver.join_all(&[card.leg()]).unwrap();
     assert_eq!(receiver.ring().body_plane().is_some(), split != Split::None);
-    println!("{:?}", receiver.caps().notes);
     let shown = Arc::new(Mutex::new(Vec::new()));
     let into = shown.clone();
     let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(show(&frame)));
@@ -123,4 +122,42 @@ fn frames_by_memory_of_the_gpu_are_those_of_sockets() {
             }
         }
     }
+}
+
+#[test]
+fn frames_that_are_windows_of_the_ring_are_right_too() {
+    let Some(gpu) = gpu() else { return };
+    let _alone = alone();
+    let wire = format(Sampling::YCbCr422, Depth::D10, 640, 90, Scan::Progressive);
+    let sent = Sender::plain(wire, EVEN).frames(12);
+    let card = Card::new();
+    let exact = Options { max_octets: 820, ..options(&[card], Split::At(20), Order::Extended, 2048) };
+    let mut receiver = match Rivermax::<Device>::open(&exact, &[card.leg()], &gpu) {
+        Ok(receiver) => receiver,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    receiver.join_all(&[card.leg()]).unwrap();
+    let conversion = Conversion { layout: Layout::new(wire, Output::Wire).unwrap(), colour: COLOUR };
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let into = shown.clone();
+    let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(show(&frame)));
+    let mut download = Download::new(&gpu, &conversion.layout, 2, keep).unwrap();
+    let deliver = Box::new(move |frame: Frame<Device>, _| {
+        download.take(&frame).unwrap();
+    });
+    let mut slab = Slab::new(&gpu, conversion.layout.size, 8).unwrap();
+    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region)).unwrap();
+    let kernel = CudaKernel::new(&gpu, conversion.clone(), receiver.ring(), Way::default()).unwrap();
+    let kernel = Windows::new(kernel, &conversion, receiver.ring(), Ok(()));
+    let mut pipeline = Pipeline::new(receiver, depacketiser(wire), kernel, pool, Incomplete::Show, None, deliver);
+    for part in sent.chunks(24) {
+        card.deliver(part);
+        while matches!(pipeline.step(), Ok(Progress::Busy)) {}
+    }
+    pipeline.finish(&mut Vec::new()).unwrap();
+    let counters = pipeline.frames();
+    drop(pipeline);
+    assert_eq!((counters.complete, counters.windows, counters.torn), (12, 12, 0), "{counters:?}");
+    let shown = shown.lock().unwrap();
+    assert!(shown.len() == 12 && shown.iter().enumerate().all(|(n, shown)| shown.octets == picture(wire, n)));
 }
