@@ -158,6 +158,23 @@ fn a_stream_comes_by_the_network_too() {
 }
 
 #[test]
+fn the_check_runs_by_the_stand_in_and_says_so() {
+    let check = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/rivermax-check");
+    let mut command = Command::new("python3");
+    command.args([check, "--program", program(), "--seconds", "0.4"]);
+    let output = finish(command);
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+    for words in [
+        "By the stand-in",
+        "says nothing about Rivermax",
+        "| host, cut as probed | ok |",
+        "| host, frames are windows | ok |",
+    ] {
+        assert!(output.stdout.contains(words), "{words:?} is not in:\n{}", output.stdout);
+    }
+}
+
+#[test]
 fn auto_takes_the_next_backend_and_says_why() {
     let dir = temp();
     let port = common::free_port();
