@@ -35,6 +35,7 @@
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
+//! | [`doctor`] | what a machine has for an SDP, and what is missing |
 //!
 //! # Features
 //!
@@ -48,6 +49,7 @@
 #![deny(unsafe_code)]
 
 pub mod depacketise;
+pub mod doctor;
 pub mod error;
 pub mod frame;
 #[doc(hidden)]

@@ -14,6 +14,7 @@ pub(super) mod open;
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
 #[cfg(feature = "rivermax")]
 pub(in crate::rx) use open::member;
+pub(crate) use open::{igmp_version, payload_held};
 
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
@@ -388,7 +389,7 @@ pub(in crate::rx) fn tai_now(offset: i64) -> Option<Tai> {
 }
 
 /// The offset between the kernel's TAI and its UTC, when somebody (a PTP or NTP daemon) told it.
-pub(super) fn kernel_tai_offset() -> Option<i64> {
+pub(crate) fn kernel_tai_offset() -> Option<i64> {
     let (utc, tai) = (read_clock(libc::CLOCK_REALTIME)?, read_clock(libc::CLOCK_TAI)?);
     whole_seconds(tai - utc)
 }

@@ -325,7 +325,7 @@ fn path_warning(leg: &Leg, interface: &Interface) -> Option<String> {
 }
 
 /// The version that an interface speaks (`V1`, `V2`, `V3`), from /proc/net/igmp: {number, name, `:`, groups, version}.
-fn igmp_version<'a>(table: &'a str, interface: &str) -> Option<&'a str> {
+pub(crate) fn igmp_version<'a>(table: &'a str, interface: &str) -> Option<&'a str> {
     table.lines().find_map(|line| {
         let (device, rest) = line.split_once(':')?;
         let name = device.split_ascii_whitespace().nth(1)?;
@@ -356,12 +356,17 @@ fn size_buffer(socket: &socket2::Socket, options: &Options, notes: &mut Vec<Stri
     Ok(octets)
 }
 
-/// Payload octets that a buffer of `given` octets holds, and how to say so. The kernel doubles what was asked for
-/// and charges each datagram with its whole memory.
-fn buffer_note(given: usize, wanted: usize, forced: bool, options: &Options) -> (u64, String) {
-    let octets = u64::from(options.max_octets.max(1));
+/// Payload octets that a buffer of `given` octets holds when datagrams have `octets`: the kernel charges each with its
+/// whole memory.
+pub(crate) fn payload_held(given: usize, octets: u16) -> u64 {
+    let octets = u64::from(octets.max(1));
     let charged = (octets + 448).next_power_of_two() + 256;
-    let holds = given as u64 / charged * octets;
+    given as u64 / charged * octets
+}
+
+/// Payload octets that a buffer of `given` octets holds, and how to say so. The kernel doubles what was asked for.
+fn buffer_note(given: usize, wanted: usize, forced: bool, options: &Options) -> (u64, String) {
+    let holds = payload_held(given, options.max_octets);
     let size = given / 2;
     let size = if size >= 1 << 20 { format!("{} MiB", size >> 20) } else { format!("{} KiB", size >> 10) };
     let mut text = format!("socket buffer {size}");
