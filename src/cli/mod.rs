@@ -1,5 +1,6 @@
 //! The command line: one file a verb.
 
+mod doctor;
 mod load;
 mod play;
 mod same;
@@ -30,6 +31,8 @@ enum Verb {
     Sdp(sdp::Args),
     /// Send a test stream, or replay a capture.
     Send(send::Args),
+    /// Look at this machine: what it has for an SDP, what is missing, and what to do about it. Changes nothing.
+    Doctor(doctor::Args),
 }
 
 /// Runs the program.
@@ -54,6 +57,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Play(args)) => play::run(args),
         Some(Verb::Sdp(args)) => sdp::run(args),
         Some(Verb::Send(args)) => send::run(args),
+        Some(Verb::Doctor(args)) => doctor::run(args),
     };
     result.unwrap_or_else(|error| {
         say::say!("gdmedia: {error}");
