@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 20
 CUDA = scripts/cuda-env
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup preview test check docs fuzz sanitize examples bench clean
+.PHONY: help setup preview test check docs fuzz sanitize sanitize-receiver examples bench clean
 
 help:
 	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
@@ -51,6 +51,11 @@ docs:
 sanitize:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(CARGO) test $(RIVERMAX) \
 	  --target $$(rustc -vV | sed -n 's/^host: //p') --test stand_in --test process --test cuda
+
+# The receiver by the stand-in as well; it builds all of the program once more.
+sanitize-receiver:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(CARGO) test --locked --no-default-features \
+	  --features rivermax-stand-in --target $$(rustc -vV | sed -n 's/^host: //p') --test rivermax --test receivers
 
 # cargo-fuzz wants compiler flags that stable hides.
 fuzz:

@@ -1,11 +1,12 @@
 //! Rings that a GPU reads: headers in memory of the host, data in memory of the GPU, written there by the stand-in's own
 //! copies. Frames are those of ordinary memory on the CPU, octet for octet. Needs a GPU; says "skipped" without one.
+#![allow(unsafe_code)]
 
 use crate::card::{COLOUR, Card, Shown, alone, depacketiser, options, reference, show};
 use crate::support::{EVEN, Sender, Sent, format, picture};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FramePool};
-use gdmedia::gpu::Gpu;
+use gdmedia::gpu::{Gpu, check, sys};
 use gdmedia::kernel::cuda::{Options as Way, Transfer};
 use gdmedia::kernel::{Conversion, CudaKernel, Windows};
 use gdmedia::mem::{Device, GpuAccess, Host, Pinned, Slab};
@@ -20,6 +21,13 @@ use std::sync::{Arc, Mutex};
 
 fn gpu() -> Option<Arc<Gpu>> {
     Gpu::open(0).map_err(|error| println!("skipped: no CUDA device: {error}")).ok()
+}
+
+/// The card goes on only when what was started has been read: laps are a matter of their own.
+fn settle(gpu: &Gpu) {
+    gpu.bind().unwrap();
+    // SAFETY: no argument; the context is bound.
+    check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() }).unwrap();
 }
 
 /// Through a ring in the space `M`; nothing where the GPU has no such memory.
@@ -66,9 +74,7 @@ where
     for part in sent.chunks(24) {
         card.deliver(part);
         step(&mut pipeline);
-        // The card goes on only when all has been read: laps are a matter of their own.
-        gpu.bind().unwrap();
-        std::thread::sleep(std::time::Duration::from_micros(500));
+        settle(gpu);
         step(&mut pipeline);
     }
     pipeline.finish(&mut Vec::new()).unwrap();
@@ -153,6 +159,7 @@ fn frames_that_are_windows_of_the_ring_are_right_too() {
     for part in sent.chunks(24) {
         card.deliver(part);
         while matches!(pipeline.step(), Ok(Progress::Busy)) {}
+        settle(&gpu);
     }
     pipeline.finish(&mut Vec::new()).unwrap();
     let counters = pipeline.frames();

@@ -152,11 +152,13 @@ impl Inputs<'_> {
             if cfg!(feature = "rivermax-stand-in") && std::env::var_os("RIVERMAX_STAND_IN").is_none() {
                 return Err(Error::new(Kind::Unavailable, "this gdmedia was built with its stand-in, for tests only"));
             }
-            for (number, leg) in self.flow.legs.iter().enumerate() {
-                let named = self.args.interface.get(number).or(self.args.interface.last());
-                rivermax::usable(named.map(String::as_str), leg.destination, &options)?;
-            }
         }
+        let usable = self.flow.legs.iter().enumerate().map(|(number, leg)| {
+            let named = self.args.interface.get(number).or(self.args.interface.last());
+            rivermax::usable(named.map(String::as_str), leg.destination, &options)
+        });
+        // Held until one of the receivers below is open.
+        let _usable = usable.collect::<Result<Vec<_>>>()?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = gpu {
             match self.in_device(&options, gpu) {

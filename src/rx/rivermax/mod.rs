@@ -180,15 +180,24 @@ impl<M: Planes> Rivermax<M> {
     }
 }
 
+/// A port that Rivermax can use. Keeps the library started, so that receivers which are tried one after the other do not
+/// start it again and again.
+pub struct Usable {
+    /// The port.
+    pub interface: Interface,
+    _library: Library,
+}
+
 /// Is `interface` (by name or address; else the one that the routing table names) a port that Rivermax can use? The reason
 /// where it is none, for choosing a backend.
 ///
 /// # Errors
 /// No library, licence or card.
-pub fn usable(interface: Option<&str>, destination: IpAddr, options: &Options) -> Result<Interface> {
+pub fn usable(interface: Option<&str>, destination: IpAddr, options: &Options) -> Result<Usable> {
     let (interface, address) = leg::place(interface, destination)?;
-    Library::open(options, &mut Vec::new())?.port(&interface, address)?;
-    Ok(interface)
+    let library = Library::open(options, &mut Vec::new())?;
+    library.port(&interface, address)?;
+    Ok(Usable { interface, _library: library })
 }
 
 fn ring_note<M: Planes>(built: &open::Built<M>, options: &Options, name: &str) -> String {

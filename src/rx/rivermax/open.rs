@@ -15,7 +15,7 @@ use crate::rx::socket::Interface;
 use rivermax_sys as sys;
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 /// What memory is aligned to; to pages where slots go by sequence number.
 const CACHE_LINE: usize = 64;
@@ -36,9 +36,12 @@ impl Library {
     /// Finds and starts it.
     pub fn open(options: &Options, notes: &mut Vec<String>) -> Result<Self> {
         let library = sys::Library::load(None).map_err(failure::library)?;
-        if !options.cores.is_empty() {
+        // Before the library starts; later receivers find it started.
+        static CORES: Once = Once::new();
+        if !options.cores.is_empty() && !CORES.is_completed() {
             let what = format!("giving its threads the cores {:?}", options.cores);
             library.set_cpu_affinity(&options.cores).map_err(|error| failure::call(what, error))?;
+            CORES.call_once(|| {});
         }
         let session = library.session().map_err(|error| failure::call("starting the library", error))?;
         if cfg!(feature = "rivermax-stand-in") {
