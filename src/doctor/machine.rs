@@ -298,8 +298,9 @@ fn ptp_finding(ptp: &Result<Ptp, Silent>, streams: &[Stream]) -> Finding {
     let master = ptp.grandmaster.as_ref().map_or_else(String::new, |m| format!(", grandmaster {m}"));
     let text = format!("{} in domain {}{offset}{master}", ptp.state, ptp.domain);
     if ptp.state != "SLAVE" {
-        return Finding::new(ID, State::CouldBeBetter, format!("{text}: it follows nobody"))
-            .see("journalctl -u ptp4l -n 20");
+        let why =
+            if ptp.state == "UNCALIBRATED" { "it has a master and is not settled yet" } else { "it follows nobody" };
+        return Finding::new(ID, State::CouldBeBetter, format!("{text}: {why}")).see("pmc -u -b 0 'GET PORT_DATA_SET'");
     }
     let named: Vec<&str> = streams.iter().flat_map(|s| &s.clocks).filter_map(|(_, m)| m.as_deref()).collect();
     if ptp.grandmaster.as_deref().is_some_and(|m| !named.is_empty() && !named.contains(&m)) {

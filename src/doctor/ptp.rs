@@ -117,7 +117,8 @@ fn request(domain: u8, sequence: u16, id: u16) -> Vec<u8> {
     // Control field 4: management; interval 0x7f: does not matter.
     out.extend([4, 0x7f]);
     out.extend([0xff; 10]);
-    out.extend([1, 1, 0, 0]);
+    // No hops: nothing goes out to the network. Then the action, GET.
+    out.extend([0, 0, 0, 0]);
     for number in [1u16, 2, id] {
         out.extend(number.to_be_bytes());
     }
@@ -226,7 +227,7 @@ pub mod tests {
         assert_eq!(out.len(), 54);
         assert_eq!(out[..5], [0x0d, 2, 0, 54, 127]);
         assert_eq!(out[30..34], [1, 2, 4, 0x7f]);
-        assert_eq!(out[34..48], [255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1, 0, 0]);
+        assert_eq!(out[34..48], [255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0]);
         assert_eq!(out[48..], [0, 1, 0, 2, 0x20, 0x04]);
         assert_eq!(answer(&out), None, "a request is no response");
     }
