@@ -169,7 +169,7 @@ fn each_fault_in_a_namespace_is_named() {
         );
     };
     place.net.ip("link set rx0 mtu 1200");
-    fault("mtu", "missing", true, "1200; packets of these flows have 1248 octets", "ip link set rx0 mtu 1500");
+    fault("mtu", "missing", true, "1200; packets as usually cut have 1248 octets", "ip link set rx0 mtu 1500");
     place.net.ip("link set rx0 mtu 1300");
     fault(
         "mtu",

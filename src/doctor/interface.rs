@@ -203,7 +203,7 @@ impl Interface {
             finding.fix(format!("ip link set {name} mtu {}", if most <= 1500 { 1500 } else { 9000 }))
         };
         if mtu < usual {
-            let text = format!("{mtu}; packets of these flows have {usual} octets and are dropped");
+            let text = format!("{mtu}; packets as usually cut have {usual} octets and are dropped");
             return fix(Finding::new(ID, State::Missing, text)).blocks();
         }
         if mtu < most {

@@ -345,3 +345,44 @@ fn huge(meminfo: &str) -> Option<(u64, u64, u64)> {
     };
     Some((field("Hugepagesize")? << 10, field("HugePages_Total")?, field("HugePages_Free")?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_counted() {
+        assert_eq!([count("0"), count("0-15"), count("0-3,8,10-11\n"), count(""), count("3-1")], [1, 16, 7, 0, 0]);
+    }
+
+    #[test]
+    fn limits_are_read_by_their_columns() {
+        let limits =
+            |soft: &str| format!("Limit  Soft  Hard  Units\nMax locked memory         {soft}     unlimited  bytes\n");
+        assert_eq!(memlock(&limits("8388608")), Some(Some(8_388_608)));
+        assert_eq!(memlock(&limits("unlimited")), Some(None));
+        assert_eq!(memlock("Max open files 1 2\n"), None);
+        let meminfo =
+            "HugePages_Total:      12\nHugePages_Free:        5\nHugePages_Rsvd: 0\nHugepagesize:    2048 kB\n";
+        assert_eq!(huge(meminfo), Some((2 << 20, 12, 5)));
+        assert_eq!(huge("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn kernels_are_compared_by_number() {
+        let machine = |kernel: &str| Machine { kernel: kernel.into(), ..Machine::default() };
+        assert!(machine("6.8.0-45-generic").kernel_from(5, 0) && machine("5.0.0").kernel_from(5, 0));
+        assert!(machine("5.10-rc1").kernel_from(5, 10) && !machine("5.9.1").kernel_from(5, 10));
+        assert!(!machine("4.19.0").kernel_from(5, 0) && !machine("").kernel_from(5, 0));
+    }
+
+    #[test]
+    fn rights_are_bits() {
+        let machine = |rights| Machine { rights, ..Machine::default() };
+        assert_eq!(machine(0).missing_for_xdp(), ["cap_net_raw", "cap_net_admin", "cap_bpf"]);
+        // CAP_NET_ADMIN and CAP_NET_RAW; CAP_SYS_ADMIN stands for CAP_BPF.
+        assert_eq!(machine(0x3000).missing_for_xdp(), ["cap_bpf"]);
+        assert_eq!(machine(0x20_3000).missing_for_xdp(), [""; 0]);
+        assert_eq!(machine(1 << 39 | 0x3000).missing_for_xdp(), [""; 0]);
+    }
+}

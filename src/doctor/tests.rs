@@ -336,7 +336,7 @@ fn every_fault_has_its_name_and_its_cure() {
             "mtu",
             Missing,
             true,
-            "1200; packets of these flows have 1248 octets and are dropped",
+            "1200; packets as usually cut have 1248 octets and are dropped",
             "ip link set ens1 mtu 1500",
             2,
         ),
@@ -692,6 +692,31 @@ fn a_vlan_has_the_card_beneath_it() {
     assert_eq!(find(&report, "rx-ring").fix, ["ethtool -G ens1 rx 8192"]);
     assert_eq!(find(&report, "distance").state, State::Good);
     assert_eq!(find(&report, "speed").text, "25 Gb/s; wanted: 2.59 Gb/s, 10 % of it");
+}
+
+#[test]
+fn groups_of_ipv6() {
+    let mut machine = Lab::new();
+    machine.request.sdps.clear();
+    let group =
+        VIDEO.replace("IP4 239.1.1.1/64", "IP6 ff3e::7701").replace("IP4 239.1.1.1 10.0.0.9", "IP6 ff3e::7701 fd00::9");
+    machine.sdp(&group);
+    let report = machine.examine();
+    assert_eq!(find(&report, "link").text, "no IPv6 address, so it cannot join ff3e::7701");
+    machine.fake.interfaces[0].addresses.push("fd00::1".parse().unwrap());
+    machine.fake.routes.insert("fd00::9".parse().unwrap(), 7);
+    let report = machine.examine();
+    assert_eq!(report.exit, 0, "{report:#?}");
+    for id in ["rp-filter", "igmp", "igmp-limits"] {
+        assert_eq!(find(&report, id).state, State::NotApplicable, "{id}");
+    }
+    assert_eq!(find(&report, "source-route").text, "fd00::9: this interface");
+    // 20 octets more than IPv4.
+    assert_eq!(find(&report, "mtu").text, "1500, packets have up to 1500 octets");
+    assert_eq!(report.streams[0].packet_octets, 1268);
+    machine.fake.way = None;
+    let report = machine.examine();
+    assert_eq!(find(&report, "interface").fix[1], "ip route add ff00::/8 dev ens1");
 }
 
 #[test]
