@@ -2,27 +2,32 @@
 # Everything that needs a GPU, for a machine that has one and perhaps no Rust:
 #   benches/gpu.sh build FOLDER       builds programs, tests and benches, without debug information, into FOLDER
 #   FOLDER/gpu.sh run RESULTS [PART...]   there, some 25 minutes; logs in RESULTS. Parts, by default all in this order:
-#       tests benches latency; begin (starts the long run in the background), sanitizer, soak (waits for the long run)
+#       tests rivermax benches latency; begin (starts the long run in the background), sanitizer, soak (waits for it)
 # SECONDS_EACH (60) is how long a latency run takes, SOAK (600) the long run. A stream needs net.core.rmem_max of some
 # 100 MB; as root the script sets it.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 build() {
-  local folder=$1 features=(--no-default-features --features cuda) line
+  local folder=$1 features=(--no-default-features --features cuda,rivermax-stand-in) line
   mkdir -p "$folder/deps" "$folder/checked" "$folder/examples"
-  programs() { cargo build --message-format=json-render-diagnostics "$@" | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
+  programs() { cargo "$@" --message-format=json-render-diagnostics | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
   plain() { basename "$1" | sed 's/-[0-9a-f]\{16\}$//'; }
-  programs --release "${features[@]}" --bin gdmedia --bench gpu --test cuda --test gpu_pipeline --test gpu_lost --test export \
-    --example 06_gpu_consumer | while read -r line; do
+  programs build --release "${features[@]}" --bin gdmedia --bench gpu --test cuda --test gpu_pipeline --test gpu_lost --test export \
+    --test rivermax --test windows --test receivers --example 06_gpu_consumer | while read -r line; do
     case $(plain "$line") in
       gdmedia | gpu) strip -o "$folder/$(plain "$line")" "$line" ;;
       06_gpu_consumer) strip -o "$folder/examples/06_gpu_consumer" "$line" ;;
       *) strip -o "$folder/deps/$(plain "$line")" "$line" ;;
     esac
   done || exit 1
+  # Unit tests, and those of the calls of Rivermax; the stand-in's library lies where cargo built it.
+  strip -o "$folder/deps/unit" "$(programs test --no-run --release "${features[@]}" --lib)" || exit 1
+  strip -o "$folder/deps/rivermax_calls" "$(programs test --no-run --release --manifest-path rivermax-sys/Cargo.toml \
+    --features stand-in --target-dir target --test gpu)" || exit 1
+  cp "$(ls -t target/release/build/rivermax-sys-*/out/librivermax_stand_in.so | head -n 1)" "$folder/" || exit 1
   # Debug builds have checked kernels.
-  programs "${features[@]}" --test cuda --test gpu_pipeline | while read -r line; do
+  programs build "${features[@]}" --test cuda --test gpu_pipeline | while read -r line; do
     case $(plain "$line") in cuda | gpu_pipeline) strip -o "$folder/checked/$(plain "$line")" "$line" ;; esac
   done || exit 1
   cp "$here/../examples/06_gpu_consumer.py" "$folder/examples/"
@@ -39,6 +44,16 @@ tests() {
   done
   step export; timeout 120 deps/export --test-threads=1 --nocapture >"$out/export.txt" 2>&1; verdict "$out/export.txt"
   step "checked kernels"; timeout 120 checked/cuda --test-threads=1 >"$out/checked.txt" 2>&1; verdict "$out/checked.txt"
+}
+
+# By the stand-in of its SDK: what it shows and what not is in docs/rivermax.md.
+rivermax() {
+  local n
+  export RIVERMAX_LIBRARY=$here/librivermax_stand_in.so
+  for n in rivermax_calls rivermax windows receivers unit; do
+    step "$n"; timeout 120 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1; verdict "$out/$n.txt"
+  done
+  unset RIVERMAX_LIBRARY
 }
 
 benches() {
@@ -114,10 +129,10 @@ run() {
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
   grep -m 1 "model name" /proc/cpuinfo; nproc; date -u +%F
   local part
-  (( $# )) || set -- tests benches latency begin sanitizer soak
+  (( $# )) || set -- tests rivermax benches latency begin sanitizer soak
   for part; do
     case $part in
-      tests | benches | latency | begin | sanitizer | soak) $part ;;
+      tests | rivermax | benches | latency | begin | sanitizer | soak) $part ;;
       *) echo "no part $part" >&2; exit 64 ;;
     esac
   done
