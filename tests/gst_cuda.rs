@@ -194,9 +194,12 @@ fn octets_in_cuda_memory_are_those_of_the_frame() {
             // Rows of all planes are equally far apart there, and planes follow each other.
             let tall = match name {
                 "I420" | "I420_10LE" => 16,
-                // Some releases have room for as many rows of colour as of luma. Rows are a multiple of 512 octets apart.
-                "NV12" | "P010_10LE" if octets.len().is_multiple_of(10 * 12 * 512) => 12,
-                "NV12" | "P010_10LE" => 16,
+                // Some releases have room for as many rows of colour as of luma. Rows are apart by their octets, rounded up to
+                // 512.
+                "NV12" | "P010_10LE" => {
+                    let pitch = pictures[0].layout().planes[0].row_octets.next_multiple_of(512);
+                    if octets.len() == pitch * 12 * 10 { 12 } else { 16 }
+                }
                 _ => 8 * pictures[0].layout().planes.len(),
             };
             let pitch = octets.len() / 10 / tall;

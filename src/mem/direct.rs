@@ -183,6 +183,21 @@ impl Driver {
     fn location(&self) -> sys::CUmemLocation {
         sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.gpu.device() }
     }
+    /// For the whole context. Drivers before CUDA 12.1 cannot; all copies of this crate are ordered by streams, and none
+    /// depends on it.
+    fn order_all(&self) -> std::result::Result<(), Fault> {
+        let (mut version, mut flags) = (0, 0);
+        // SAFETY: writes a number.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) })?;
+        if version < 12_010 {
+            return Ok(());
+        }
+        // SAFETY: writes a number; a context is bound.
+        self.gpu.note(check("cuCtxGetFlags", unsafe { sys::cuCtxGetFlags(&mut flags) }))?;
+        let flags = flags | sys::CUctx_flags::CU_CTX_SYNC_MEMOPS as u32;
+        // SAFETY: the context's own flags and one more, which only makes calls wait longer that wait anyway.
+        self.gpu.note(check("cuCtxSetFlags", unsafe { sys::cuCtxSetFlags(flags) }))
+    }
     fn granularity(&self) -> std::result::Result<usize, Fault> {
         let (mut octets, properties) = (0, self.properties());
         let least = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
@@ -221,7 +236,11 @@ impl Calls for Driver {
         let which = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
         // SAFETY: this attribute reads an `unsigned int`; the address is mapped.
         let code = unsafe { sys::cuPointerSetAttribute((&raw const on).cast(), which, address) };
-        self.gpu.note(check("cuPointerSetAttribute", code))
+        match code {
+            // Drivers know it for other memory than that of virtual memory management, there for a whole context only.
+            sys::CUresult::CUDA_ERROR_NOT_SUPPORTED => self.order_all(),
+            code => self.gpu.note(check("cuPointerSetAttribute", code)),
+        }
     }
     fn release(&self, handle: u64) {
         // SAFETY: made by `create`, and released once.
