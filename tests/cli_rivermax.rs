@@ -54,7 +54,11 @@ fn what_is_missing_is_said_with_its_own_words_and_exit_code() {
         says(&output, code, words);
         assert!(output.stderr.contains("cure"), "no cure in:\n{}", output.stderr);
     };
-    fails(&[("RIVERMAX_LIBRARY", "/nowhere/librivermax.so")], 69, &["/nowhere/librivermax.so", "does not open", "SDK"]);
+    fails(
+        &[("RIVERMAX_LIBRARY", "/nowhere/librivermax.so")],
+        69,
+        &["/nowhere/librivermax.so", "does not open", "No such file", "SDK"],
+    );
     let fail = |calls: &'static str| [("RIVERMAX_STAND_IN_FAIL", calls)];
     fails(&fail("rmx_init=62"), 69, &["no valid licence", "RMX_LICENSE_REFUSED", "licence file"]);
     fails(&fail("rmx_retrieve_device_iface_ipv4=61"), 69, &["lo (127.0.0.1)", "no card"]);

@@ -100,7 +100,11 @@ impl Library {
 
 /// Opens the library and fills the table through which the calls go.
 fn fill(path: &Path) -> Result<(), LoadError> {
-    let cannot = |why: &dyn fmt::Display| LoadError::Open { path: path.into(), why: why.to_string() };
+    // The system's words are the cause of what libloading says.
+    let cannot = |why: &dyn std::error::Error| {
+        let why = why.source().map_or_else(|| why.to_string(), ToString::to_string);
+        LoadError::Open { path: path.into(), why }
+    };
     // SAFETY: its initialisers run; that it is a library for this is the promise of who named it.
     let library = unsafe { libloading::Library::new(path) }.map_err(|why| cannot(&why))?;
     // SAFETY: only whether it is there counts.
