@@ -62,6 +62,7 @@ mod by_rivermax {
     put_through!(split, Some(Box::new(crate::rivermax::split())));
     put_through!(in_sequence, Some(Box::new(crate::rivermax::in_sequence())));
     put_through!(long_strides, Some(Box::new(crate::rivermax::long_strides())));
+    put_through!(idle_polls, Some(Box::new(crate::rivermax::idle_polls())));
     put_through!(no_split, Some(Box::new(crate::rivermax::no_split())));
 }
 

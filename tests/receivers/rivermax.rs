@@ -35,6 +35,10 @@ pub fn in_sequence() -> Device {
 pub fn long_strides() -> Device {
     Device::new(Split::At(26), Order::Auto).with(|device| device.extra_stride = 108)
 }
+/// Most polls bring nothing, although packets wait.
+pub fn idle_polls() -> Device {
+    Device::new(Split::At(20), Order::Arrival).with(|device| device.idle_polls = 3)
+}
 /// A card that does not split.
 pub fn no_split() -> Device {
     Device::new(Split::At(20), Order::Auto).with(|device| device.no_split = true)

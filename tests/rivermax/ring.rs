@@ -260,7 +260,7 @@ fn what_is_in_the_ring_comes_after_a_detach_whatever_the_library_answers_then() 
 fn what_nobody_took_is_told_at_the_end() {
     let _alone = alone();
     let sent = Sender::plain(wire(), EVEN).frames(1);
-    let card = Card::new();
+    let card = Card::with(stand_in::Device { idle_polls: 3, ..Default::default() });
     let mut receiver = receiver(&[card], &options(&[card], Split::At(20), Order::Arrival, 512));
     card.deliver(&sent);
     let mut remarks = Vec::new();

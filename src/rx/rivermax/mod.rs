@@ -46,6 +46,8 @@ const LEASES: usize = 256;
 const ISSUES: u32 = 1000;
 /// How long the rest of a ring is taken after its flows are detached.
 const DRAIN: Duration = Duration::from_millis(200);
+/// Polls in a row that bring nothing, after which the ring is empty.
+const VAIN: u32 = 16;
 /// Token of leases without packets.
 const NONE: u32 = u32::MAX;
 const FULL: u32 = 0;
@@ -277,10 +279,12 @@ impl<M: Planes> Receiver for Rivermax<M> {
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let detached = self.detach();
         let counted = self.counters.datagrams;
-        while let Ok(lease) = self.poll() {
-            if lease.is_empty() {
-                break;
-            }
+        // Single polls may bring nothing although packets wait.
+        let mut vain = 0;
+        while vain < VAIN
+            && let Ok(lease) = self.poll()
+        {
+            vain = if lease.is_empty() { vain + 1 } else { 0 };
             self.release(lease);
         }
         let rest = self.counters.datagrams - counted;
