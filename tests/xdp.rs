@@ -459,8 +459,6 @@ fn without_rights_a_helper_hands_over_the_sockets() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = folder.path().join("xdp");
-    // SAFETY: plain numbers; the memory of a few receivers may be locked by anybody.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 }) };
 
     let alone = as_nobody(&net, || Xdp::open(options()).and_then(|mut rx| rx.join(0, &leg(GROUP, PORT)))).unwrap_err();
     assert!(alone.kind() == Kind::Permission && alone.cure_text().contains("CAP_BPF"), "{alone}");
@@ -520,4 +518,64 @@ fn without_rights_a_helper_hands_over_the_sockets() {
         assert!(begun.elapsed() < PATIENCE, "the filter stays");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The program in a namespace, as somebody.
+fn program(namespace: &File, user: u32, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdmedia"));
+    command.args(args).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").stdin(Stdio::null());
+    let namespace = namespace.as_raw_fd();
+    // SAFETY: these calls are allowed between fork and exec, and take numbers.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut command, move || {
+            if libc::setns(namespace, libc::CLONE_NEWNET) != 0 || libc::setgid(user) != 0 || libc::setuid(user) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    command
+}
+
+#[test]
+fn the_program_receives_by_itself_and_by_its_helper() {
+    let Some(net) = Net::new(1, 1500) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (sdp, helper) = (at("stream.sdp"), at("helper"));
+    let to = ["send", "--to", "udp://10.77.0.10:5004", "--format", "320x180p25", "--group", "1", "--write-sdp", &sdp];
+    let mut sender = program(&net.tx, 0, &to).stderr(Stdio::null()).spawn().unwrap();
+    let mut helping = program(&net.rx, 0, &["xdp-helper", &helper, "--allow", "65534"]).spawn().unwrap();
+    let begun = Instant::now();
+    while !std::path::Path::new(&sdp).exists() || !std::path::Path::new(&helper).exists() {
+        assert!(begun.elapsed() < PATIENCE, "no sender, or no helper");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let play = |user: u32, words: &str| {
+        let args =
+            ["--sdp", &sdp, "--headless", "--gpu", "off", "--frames", "5", "--verify", "--json", "--backend", "xdp"];
+        let output = program(&net.rx, user, &[&args[..], &["--interface", "rx0", "--xdp", words]].concat()).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let results = [play(0, "mode=native"), play(0, "mode=generic"), play(65_534, &format!("helper={helper}"))];
+    let alone = play(65_534, "");
+    let end = |child: &mut Child| {
+        // SAFETY: our own child, which has not been waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        child.wait().unwrap();
+    };
+    end(&mut sender);
+    end(&mut helping);
+    for (code, said) in results {
+        assert_eq!(code, Some(0), "{said}");
+        let lines: Vec<serde_json::Value> = said.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+        assert_eq!(lines.first().unwrap()["backend"], "xdp", "{said}");
+        let summary = lines.last().unwrap();
+        assert!(summary["frames"]["complete"].as_u64().unwrap() >= 5, "{said}");
+        assert!(summary["receiver"]["datagrams"].as_u64().unwrap() > 0, "{said}");
+    }
+    assert_eq!(alone.0, Some(77), "{}", alone.1);
+    assert!(alone.1.contains("xdp-helper"), "{}", alone.1);
 }

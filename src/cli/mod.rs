@@ -8,6 +8,7 @@ mod say;
 mod sdp;
 mod send;
 mod stop;
+mod xdp_helper;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ enum Verb {
     Send(send::Args),
     /// Look at this machine: what it has for an SDP, what is missing, and what to do about it. Changes nothing.
     Doctor(doctor::Args),
+    /// Hand AF_XDP sockets to receivers that run without rights.
+    XdpHelper(xdp_helper::Args),
 }
 
 /// Runs the program.
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Sdp(args)) => sdp::run(args),
         Some(Verb::Send(args)) => send::run(args),
         Some(Verb::Doctor(args)) => doctor::run(args),
+        Some(Verb::XdpHelper(args)) => xdp_helper::run(&args),
     };
     result.unwrap_or_else(|error| {
         say::say!("gdmedia: {error}");

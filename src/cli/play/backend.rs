@@ -9,7 +9,7 @@ use gdmedia::mem::Device;
 use gdmedia::mem::Host;
 #[cfg(feature = "rivermax")]
 use gdmedia::rx::rivermax::{self, Rivermax, Split};
-use gdmedia::rx::{Receiver, fault, pcap, socket, tap};
+use gdmedia::rx::{Receiver, fault, pcap, socket, tap, xdp};
 use gdmedia::sdp::{Flow, Video};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub enum Backend {
     Auto,
     /// UDP sockets of the operating system
     Socket,
+    /// AF_XDP: packets are taken before the kernel's network stack; needs rights, or a helper
+    Xdp,
     /// NVIDIA Rivermax: the card writes into the ring by itself
     Rivermax,
 }
@@ -74,12 +76,20 @@ impl Inputs<'_> {
             return Ok(Opened { receiver: Receiving::Host(self.wrapped(Box::new(capture))?), passed: Vec::new() });
         }
         let mut passed = Vec::new();
+        if self.args.backend == Backend::Xdp {
+            return Ok(Opened { receiver: Receiving::Host(self.wrapped(self.xdp()?)?), passed });
+        }
         if self.args.backend != Backend::Socket {
             match self.rivermax(gpu, &mut passed) {
                 Ok(receiver) => return Ok(Opened { receiver, passed }),
                 Err(error) if self.args.backend == Backend::Rivermax => return Err(error),
                 Err(error) => passed.push(Passed { backend: "rivermax", reason: in_one_line(&error) }),
             }
+        }
+        if self.args.backend == Backend::Auto {
+            let reason =
+                "it takes the flow away from the kernel and needs rights, so it has to be asked for: --backend xdp";
+            passed.push(Passed { backend: "xdp", reason: reason.into() });
         }
         Ok(Opened { receiver: Receiving::Host(self.wrapped(self.socket(gpu.is_some())?)?), passed })
     }
@@ -95,6 +105,18 @@ impl Inputs<'_> {
             cells: if gpu { socket::cells_for(report::packet_rate(flow, video), HOLD) } else { socket::CELLS },
             ..socket::Options::default()
         })?))
+    }
+
+    fn xdp(self) -> Result<HostReceiver> {
+        let mut options = xdp::Options {
+            interfaces: self.args.interface.clone(),
+            max_octets: self.max_octets(),
+            packets: report::packet_rate(self.flow, self.video),
+            utc_offset_s: self.args.utc_offset,
+            ..xdp::Options::default()
+        };
+        options.change(self.args.xdp.as_deref().unwrap_or_default())?;
+        Ok(Box::new(xdp::Xdp::open(options)?))
     }
 
     /// The limits of ST 2110-10 count the UDP header.

@@ -170,6 +170,13 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
         )
         .cure("compare width, height and rate in the SDP with the sender");
     }
+    if report.rx.kernel_dropped > 0 {
+        return Error::new(
+            kind,
+            format!("{waited}: {} packets came, and the system handed over none of them", report.rx.kernel_dropped),
+        )
+        .cure("see what the receiver remarks; sockets take what AF_XDP cannot (--backend socket)");
+    }
     let multicast = flow.legs.iter().any(|l| l.destination.is_multicast());
     let sources: Vec<String> = flow
         .legs

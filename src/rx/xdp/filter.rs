@@ -100,7 +100,7 @@ impl Filter {
                             Kind::Unavailable,
                             format!("another gdmedia receives on {name} in {} mode", words(how)),
                         )
-                        .cure("use the same mode, or leave --xdp-mode out"));
+                        .cure("use the same mode, or leave --xdp mode=… out"));
                     }
                     Existing::Foreign(program) => {
                         return Err(Error::new(
@@ -233,7 +233,7 @@ fn gone(index: u32, e: io::Error) -> Error {
 
 /// What is missing without root.
 pub const RIGHTS: &str = "run as root, or with the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or let gdmedia \
-                          xdp-helper hand over the sockets (--xdp-helper)";
+                          xdp-helper hand over the sockets (--xdp helper=PATH)";
 
 fn refused(name: &str, e: io::Error) -> Error {
     match e.raw_os_error() {
@@ -242,7 +242,7 @@ fn refused(name: &str, e: io::Error) -> Error {
         }
         Some(libc::ERANGE) => Error::new(Kind::Unavailable, format!("{name} takes no XDP program with its MTU"))
             .because(e)
-            .cure(format!("ip link set dev {name} mtu 1500 (of veth: on both ends), or --xdp-mode generic")),
+            .cure(format!("ip link set dev {name} mtu 1500 (of veth: on both ends), or --xdp mode=generic")),
         _ => Error::new(Kind::Unavailable, format!("{name} takes no XDP program"))
             .because(e)
             .cure("receive with sockets"),

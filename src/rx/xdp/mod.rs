@@ -26,6 +26,7 @@ mod abi;
 mod device;
 mod filter;
 pub mod helper;
+mod options;
 mod port;
 pub mod program;
 mod ring;
@@ -33,7 +34,7 @@ mod socket;
 mod umem;
 
 pub use device::Attached;
-pub use socket::BusyPoll;
+pub use options::{BusyPoll, Mode, Options};
 
 use super::socket::{MAX_LEGS, find_interface, kernel_tai_offset, open, read_clock};
 use super::{Caps, Receiver, RxError};
@@ -46,11 +47,8 @@ use crate::time::Tai;
 use crate::wire::net::{self, Content, Link};
 use port::Port;
 use program::Wanted;
-use serde::{Deserialize, Serialize};
 use socket::Descriptor;
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::Duration;
 use umem::{Frames, HEADROOM, chunk_for};
 
 /// Packets in a lease at most.
@@ -91,60 +89,6 @@ pub fn running(interface: &str) -> Result<Option<Running>> {
         let name = filter::name_of(id);
         Running { id, attached, ours: name.as_deref() == Some(filter::NAME), name }
     }))
-}
-
-/// How packets get from the card to this program, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The card writes into this program's memory.
-    ZeroCopy,
-    /// The driver runs the filter, packets are copied once.
-    Native,
-    /// The kernel runs the filter behind the driver, packets are copied once. Works with every interface.
-    Generic,
-}
-
-/// How to open an [`Xdp`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// As of [`super::socket::Options::interfaces`].
-    pub interfaces: Vec<String>,
-    /// UDP payload octets of a packet at most.
-    pub max_octets: u16,
-    /// Expected packets a second; 0 when not known.
-    pub packets: u64,
-    /// For how long packets have room: while this program is held up, and while a GPU reads them.
-    pub hold: Duration,
-    /// As of [`super::socket::Options::utc_offset_s`].
-    pub utc_offset_s: i32,
-    /// The only mode that will do; without one the best that works.
-    pub mode: Option<Mode>,
-    /// The only queue that is served; without one all of them.
-    pub queue: Option<u32>,
-    /// VLAN of the flow; without one that of the interface (`eth1.100`), else none.
-    pub vlan: Option<u16>,
-    /// Busy polling by the kernel.
-    pub busy_poll: Option<BusyPoll>,
-    /// Unix socket of a [`helper`] that has the rights for it.
-    pub helper: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            interfaces: Vec::new(),
-            max_octets: 1452,
-            packets: 0,
-            hold: Duration::from_millis(100),
-            utc_offset_s: 37,
-            mode: None,
-            queue: None,
-            vlan: None,
-            busy_poll: None,
-            helper: None,
-        }
-    }
 }
 
 /// AF_XDP sockets as a receiver.
@@ -282,8 +226,7 @@ impl Xdp {
                 });
                 came += got;
                 low |= rings.is_low();
-                // A queue that is used so much gets more frames.
-                if got > rings.depth() as usize / 4 {
+                if rings.is_behind() {
                     let more = frames.promise(rings.depth());
                     rings.set_depth(rings.depth() + more);
                 }
@@ -433,8 +376,7 @@ impl Receiver for Xdp {
         // The old one first: it may be the same flow.
         self.leave(leg);
         let mut notes = Vec::new();
-        let interface = self.options.interfaces.get(usize::from(leg)).or(self.options.interfaces.last());
-        let (beside, interface) = open::beside(what, interface.map(String::as_str), &mut notes)?;
+        let (beside, interface) = open::beside(what, self.options.interface(leg), &mut notes)?;
         let interface = interface.ok_or_else(|| {
             Error::new(
                 Kind::Unavailable,
@@ -475,7 +417,7 @@ impl Receiver for Xdp {
             let packets = queue.packets;
             if packets + s.dropped + s.ring_full + s.fill_empty > 0 {
                 remarks.push(format!(
-                    "{name} queue {}: {packets} packets, {} dropped by the kernel (too large, or no frame), {} because the                      receive ring was full; the fill ring was empty {} times",
+                    "{name} queue {}: {packets} packets, {} dropped by the kernel (too large, or no frame), {} because the receive ring was full; the fill ring was empty {} times",
                     queue.number, s.dropped, s.ring_full, s.fill_empty
                 ));
             }
@@ -483,7 +425,7 @@ impl Receiver for Xdp {
         let passed: u64 = self.legs.iter().flatten().map(|leg| leg.passed).sum();
         if passed > 0 {
             remarks.push(format!(
-                "{passed} datagrams of the flow went past AF_XDP to the kernel: fragments, IPv6 extension headers, or by a                  queue that is not served; they are counted as dropped"
+                "{passed} datagrams of the flow went past AF_XDP to the kernel: fragments, IPv6 extension headers, or by a queue that is not served; they are counted as dropped"
             ));
         }
         if self.strange > 0 {

@@ -216,7 +216,7 @@ fn open_queues(
             Kind::Unavailable,
             format!("queue {} of {name} belongs to another AF_XDP socket", taken.join(", ")),
         )
-        .cure("a queue serves one program: choose another with --xdp-queue (and steer the flow to it with ethtool -N), or receive with sockets"));
+        .cure("a queue serves one program: choose another with --xdp queue=N (and steer the flow to it with ethtool -N), or receive with sockets"));
     };
     let copies = match (first.zero_copy, &refusal) {
         (true, _) => "zero copy".to_owned(),
@@ -262,7 +262,7 @@ fn not_bound(name: &str, queue: u32, mode: Option<Mode>, frames: &Frames, e: io:
             frames.octets().div_ceil(1 << 20)
         )),
         Some(libc::EOPNOTSUPP | libc::EINVAL) if mode == Some(Mode::ZeroCopy) => {
-            error.because(e).cure("this driver has no zero copy: leave --xdp-mode out")
+            error.because(e).cure("this driver has no zero copy: leave --xdp mode=… out")
         }
         _ => error.because(e).cure("receive with sockets"),
     }

@@ -62,12 +62,16 @@ impl<T: Copy> Consumer<T> {
         let next = ring.consumer().load(Ordering::Relaxed);
         Consumer { ring, next }
     }
+    /// How many entries are there.
+    #[inline]
+    pub fn ready(&self) -> u32 {
+        self.ring.producer().load(Ordering::Acquire).wrapping_sub(self.next)
+    }
     /// What is there, `most` at most. Entries that were read are given back when the guard is dropped.
     #[inline]
     pub fn take(&mut self, most: u32) -> Taken<'_, T> {
-        let ready = self.ring.producer().load(Ordering::Acquire).wrapping_sub(self.next);
         // The other side never has more than the ring holds.
-        let end = self.next.wrapping_add(ready.min(most).min(self.ring.size()));
+        let end = self.next.wrapping_add(self.ready().min(most).min(self.ring.size()));
         Taken { consumer: self, end }
     }
 }

@@ -1,6 +1,7 @@
 //! One AF_XDP socket: a queue of an interface, with its fill ring and its receive ring.
 #![allow(unsafe_code)]
 
+use super::options::BusyPoll;
 use super::ring::{Consumer, Producer, Shared};
 use super::umem::Frames;
 use libc::{SOL_XDP, XDP_COPY, XDP_USE_NEED_WAKEUP, XDP_ZEROCOPY};
@@ -50,15 +51,6 @@ pub struct Queue {
     /// Packets go from the card to the frame without a copy.
     pub zero_copy: bool,
     busy: bool,
-}
-
-/// Options of the kernel's busy polling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BusyPoll {
-    /// How long the kernel may look at the card in one call, in microseconds.
-    pub micros: u32,
-    /// Packets that it takes at most meanwhile.
-    pub budget: u32,
 }
 
 /// Whether zero copy is wanted; without a wish it is tried first.
@@ -209,6 +201,10 @@ impl Rings {
         }
         self.lent = self.lent.saturating_sub(count);
         count as usize
+    }
+    /// So many packets wait that more frames would be good.
+    pub fn is_behind(&self) -> bool {
+        self.received.ready() > self.depth / 4
     }
     /// How many frames the kernel is to have.
     pub const fn depth(&self) -> u32 {
