@@ -50,8 +50,6 @@ pub struct Xdp {
 /// Ways in that this gdmedia was built with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// AF_XDP.
-    pub af_xdp: bool,
     /// NVIDIA Rivermax.
     pub rivermax: bool,
 }
@@ -113,7 +111,7 @@ impl System for Here {
         std::env::var(name).ok().filter(|v| !v.is_empty())
     }
     fn uses(&self) -> Uses {
-        Uses { af_xdp: false, rivermax: cfg!(feature = "rivermax") }
+        Uses { rivermax: cfg!(feature = "rivermax") }
     }
     #[cfg(feature = "cuda")]
     fn gpu(&self, near: Option<&str>) -> Cuda {

@@ -258,7 +258,7 @@ fn a_good_machine_is_good() {
         ("bar1", "256 GiB, 255 GiB free"),
         ("verbs", "mlx5_7 (ens1), library there; gdmedia cannot use it yet"),
         ("dpdk", "ens1 can be shared with the kernel, 1024 huge pages; gdmedia cannot use it yet"),
-        ("af-xdp", "ens1: native, without a copy; so far only in the library"),
+        ("af-xdp", "ens1: native, without a copy; this user lacks cap_net_raw, cap_net_admin, cap_bpf"),
         ("rivermax", "ConnectX-6 Dx; library not installed; no licence at /opt/mellanox/rivermax/rivermax.lic"),
     ] {
         assert!(find(&report, id).text.contains(words), "{id}: {:?} has no {words:?}", find(&report, id).text);
@@ -569,7 +569,6 @@ fn every_fault_has_its_name_and_its_cure() {
         ),
         (
             |b| {
-                b.fake.uses.af_xdp = true;
                 b.fake.xdp.features = None;
             },
             "af-xdp",
@@ -581,7 +580,6 @@ fn every_fault_has_its_name_and_its_cure() {
         ),
         (
             |b| {
-                b.fake.uses.af_xdp = true;
                 b.tree.file("proc/self/status", "CapEff:\t000001ffffffffff\n");
             },
             "af-xdp",

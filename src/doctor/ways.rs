@@ -96,21 +96,14 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
     let modes = interfaces.iter().map(mode).collect::<Vec<_>>().join("; ");
     let modes = if modes.is_empty() { "the kernel has it".to_owned() } else { modes };
     let missing = machine.missing_for_xdp();
-    let finding = if !system.uses().af_xdp {
-        Finding::new(ID, State::Missing, format!("{modes}; so far only in the library, not in gdmedia play"))
-    } else if missing.is_empty() {
+    if missing.is_empty() {
         bypass.usable.push("AF_XDP");
         return Finding::good(ID, modes);
-    } else {
-        bypass.mendable.push("AF_XDP");
-        Finding::new(ID, State::Missing, format!("{modes}; this user lacks {}", missing.join(", ")))
-    };
-    let finding = finding.gives(GIVES);
-    if missing.is_empty() {
-        finding
-    } else {
-        finding.fix(format!("setcap {}+ep $(command -v gdmedia)", missing.join(",")))
     }
+    bypass.mendable.push("AF_XDP");
+    Finding::new(ID, State::Missing, format!("{modes}; this user lacks {}", missing.join(", ")))
+        .gives(GIVES)
+        .fix(format!("setcap {}+ep $(command -v gdmedia)", missing.join(",")))
 }
 
 fn verbs(root: &Root, system: &dyn System, interfaces: &[Interface]) -> Finding {

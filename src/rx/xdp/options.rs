@@ -17,7 +17,7 @@ pub enum Mode {
     Generic,
 }
 
-/// How to open an [`Xdp`].
+/// How to open an [`Xdp`](super::Xdp).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// As of [`crate::rx::socket::Options::interfaces`].
