@@ -2,8 +2,8 @@
 
 use crate::raw::{self, built};
 use crate::session::Session;
-use crate::status::{Error, check};
-use std::ffi::{CStr, c_void};
+use crate::status::{Error, Status, check};
+use std::ffi::{CStr, OsString, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -16,15 +16,20 @@ pub struct Library {
     path: PathBuf,
 }
 
-/// Names the library to open; stronger than what the build found, weaker than a path in the program.
+/// Names the library to open; stronger than what the build found, weaker than a path in the program. Not heard where the
+/// program has rights that who started it has not (setuid, setcap), as the dynamic linker does with its variables.
 const RIVERMAX_LIBRARY: &str = "RIVERMAX_LIBRARY";
+
+/// Linux counts no further (CONFIG_NR_CPUS).
+const CPUS: usize = 8192;
 
 static LOADED: OnceLock<Library> = OnceLock::new();
 
 impl Library {
     /// Opens the library: `path`, else what the environment variable `RIVERMAX_LIBRARY` says, else the stand-in's
     /// library where the crate is built with it, else the SDK's by the name that it had when the crate was built
-    /// ([`raw::SONAME`]), where the system looks for libraries. The second call returns the first one's.
+    /// ([`raw::SONAME`]), where the system looks for libraries. The second call returns the first one's. A program that
+    /// has more rights than who started it (setuid, setcap) does not hear the environment.
     ///
     /// # Errors
     /// It cannot be opened, lacks a call that the crate was built with, or is not of the kind (SDK or stand-in) that
@@ -41,7 +46,7 @@ impl Library {
             };
         }
         let path = asked
-            .or_else(|| std::env::var_os(RIVERMAX_LIBRARY).filter(|name| !name.is_empty()).map(PathBuf::from))
+            .or_else(|| named_by_environment().map(PathBuf::from))
             .unwrap_or_else(|| raw::STAND_IN_LIBRARY.unwrap_or(raw::SONAME).into());
         fill(&path)?;
         Ok(LOADED.get_or_init(|| Library { path }))
@@ -64,9 +69,13 @@ impl Library {
     /// Where the library's own threads may run. Before the first [`session`](Self::session).
     ///
     /// # Errors
-    /// As the library answers.
+    /// As the library answers; a number beyond what Linux counts CPUs with is [`Status::InvalidParam2`].
     pub fn set_cpu_affinity(&self, cpus: &[usize]) -> Result<(), Error> {
-        let count = cpus.iter().max().map_or(0, |&cpu| cpu + 1);
+        let highest = cpus.iter().max().copied();
+        if highest.is_some_and(|cpu| cpu >= CPUS) {
+            return Err(Error { call: "rmx_mark_cpu_for_affinity", status: Status::InvalidParam2 });
+        }
+        let count = highest.map_or(0, |cpu| cpu + 1);
         // Enough whether the library counts CPUs or words.
         let mut mask = vec![0_u64; count.max(1)];
         let mask: *mut c_void = mask.as_mut_ptr().cast();
@@ -96,6 +105,12 @@ impl Library {
     pub fn session(&'static self) -> Result<Session, Error> {
         Session::open(self)
     }
+}
+
+fn named_by_environment() -> Option<OsString> {
+    // SAFETY: asks for a number of this process.
+    let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
+    std::env::var_os(RIVERMAX_LIBRARY).filter(|name| trusted && !name.is_empty())
 }
 
 /// Opens the library and fills the table through which the calls go.

@@ -5,7 +5,7 @@ use crate::raw;
 use crate::status::{Error, Status, check};
 use std::any::Any;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -117,7 +117,8 @@ impl Session {
             raw::rmx_init_mem_registry(params.as_mut_ptr(), iface.raw());
             check("rmx_register_memory", raw::rmx_register_memory(region.as_mut_ptr(), params.as_mut_ptr()))?;
             let keep: Box<dyn Any + Send + Sync> = Box::new(keep);
-            Ok(Registration { region: region.assume_init(), iface, length, _keep: keep, _session: self.clone() })
+            let held = ManuallyDrop::new((keep, self.clone()));
+            Ok(Registration { region: region.assume_init(), iface, length, held })
         }
     }
 }
@@ -177,9 +178,8 @@ pub struct Registration {
     pub(crate) region: Box<raw::rmx_mem_region>,
     iface: Iface,
     length: usize,
-    // Dropped after the memory is deregistered, in this order.
-    _keep: Box<dyn Any + Send + Sync>,
-    _session: Session,
+    // Dropped after the memory is deregistered, the memory first; for good where it was not.
+    held: ManuallyDrop<(Box<dyn Any + Send + Sync>, Session)>,
 }
 
 // SAFETY: the region is only read once it is registered, and the library may be called from any thread.
@@ -203,7 +203,12 @@ impl fmt::Debug for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         // SAFETY: registered with this interface, and no stream uses it: each holds the registration. There is nobody
-        // to tell of a failure.
-        unsafe { raw::rmx_deregister_memory(&mut *self.region, self.iface.raw()) };
+        // to tell of a failure; memory that a NIC has kept is not given back. What is held is dropped once, here.
+        unsafe {
+            let status = raw::rmx_deregister_memory(&mut *self.region, self.iface.raw());
+            if check("rmx_deregister_memory", status).is_ok() {
+                ManuallyDrop::drop(&mut self.held);
+            }
+        }
     }
 }

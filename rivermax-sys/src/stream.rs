@@ -7,7 +7,7 @@ use crate::status::{Error, Status, check};
 use std::ffi::c_int;
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -81,11 +81,15 @@ pub struct Stream {
     chunk: Box<MaybeUninit<raw::gdmedia_chunk_handle>>,
     layout: MemLayout,
     flows: Vec<(Flow, FlowRecord)>,
-    // What the library refused to detach; it may still look at them.
-    refused: Vec<FlowRecord>,
     events: Option<Events>,
     ended: bool,
-    // Dropped after the stream is destroyed, in this order.
+    held: ManuallyDrop<Held>,
+}
+
+/// What has to be there until the library has destroyed the stream, and for good where it did not. Dropped in this order.
+struct Held {
+    // What the library refused to detach; it may still look at them.
+    refused: Vec<FlowRecord>,
     _params: Params,
     _keep: Vec<Keep>,
     _session: Session,
@@ -110,12 +114,9 @@ impl Stream {
             chunk,
             layout,
             flows: Vec::new(),
-            refused: Vec::new(),
             events: None,
             ended: false,
-            _params: params,
-            _keep: keep,
-            _session: session,
+            held: ManuallyDrop::new(Held { refused: Vec::new(), _params: params, _keep: keep, _session: session }),
         }
     }
 
@@ -179,7 +180,7 @@ impl Stream {
             // Detached, and the process is asked to stop.
             Ok(()) | Err(Error { status: Status::Signal, .. }) => Ok(()),
             Err(error) => {
-                self.refused.push(raw);
+                self.held.refused.push(raw);
                 Err(error)
             }
         }
@@ -272,7 +273,8 @@ impl Stream {
     /// Detaches what is attached and destroys the stream, as dropping it does, and tells of a failure.
     ///
     /// # Errors
-    /// As the library answers.
+    /// As the library answers. A stream that it did not destroy may still be written to: its memory is never given back
+    /// then, and the library not cleaned up.
     pub fn destroy(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -286,7 +288,12 @@ impl Stream {
             answer = answer.and(self.detach(&flow));
         }
         // SAFETY: the stream exists, and this is the last that is called with it.
-        answer.and(check("rmx_input_destroy_stream", unsafe { raw::rmx_input_destroy_stream(&self.id) }))
+        let destroyed = check("rmx_input_destroy_stream", unsafe { raw::rmx_input_destroy_stream(&self.id) });
+        if destroyed.is_ok() {
+            // SAFETY: once, since `ended` was not set before, and nothing but this uses it from then on.
+            unsafe { ManuallyDrop::drop(&mut self.held) };
+        }
+        answer.and(destroyed)
     }
 }
 

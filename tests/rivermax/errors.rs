@@ -119,15 +119,6 @@ fn an_answer_that_nobody_knows_ends_reception_and_a_signal_is_an_end() {
 }
 
 #[test]
-fn a_stream_that_is_not_destroyed_in_peace_harms_nothing() {
-    let _alone = alone();
-    let card = Card::new();
-    let receiver = receiver(&[card], &options(&[card], Split::At(20), Order::Arrival, 256));
-    card.fail("rmx_input_destroy_stream", Status::HwCompletionIssue, 1);
-    drop(receiver);
-}
-
-#[test]
 fn a_clock_that_is_refused_or_unsteady_is_told_and_reception_goes_on() {
     let _alone = alone();
     let open = |card: Card| {

@@ -35,7 +35,7 @@ typedef struct rmx_stand_in_device {
 /* Of streams that are created from now on; after_detach at once. */
 RMX_EXPORT void rmx_stand_in_set_device(uint32_t ip, const rmx_stand_in_device *device);
 
-/* The next `times` calls of this name answer `status`. ip 0: calls that belong to no device, or to any. A poll with
+/* The next `times` calls of this name answer `status` and do nothing else. ip 0: calls that belong to no device, or to any. A poll with
  * RMX_CHECKSUM_ISSUE delivers its data, and is only counted when it has some. */
 RMX_EXPORT void rmx_stand_in_fail(uint32_t ip, const char *call, rmx_status status, size_t times);
 

@@ -240,7 +240,7 @@ rmx_status rmx_input_detach_flow(rmx_stream_id id, const rmx_input_flow *flow)
     if (s) {
         pthread_mutex_lock(&s->lock);
         size_t at = find(s, flow);
-        status = at < s->flow_count ? RMX_OK : RMX_NOT_ATTACHED;
+        status = at < s->flow_count ? injected(s->ip, "rmx_input_detach_flow") : RMX_NOT_ATTACHED;
         if (!status) close_flow(s, at);
         wake(s);
         pthread_mutex_unlock(&s->lock);

@@ -48,7 +48,8 @@ rmx_status rmx_deregister_memory(const rmx_mem_region *region, const rmx_device_
 {
     if (!region) return RMX_INVALID_PARAM_1;
     if (!iface) return RMX_INVALID_PARAM_2;
-    rmx_status status = RMX_OK;
+    rmx_status status = injected(iface->ip.s_addr, "rmx_deregister_memory");
+    if (status) return status;
     pthread_mutex_lock(&lock);
     struct region **at = find(region->mkey), *found = *at;
     if (!found || found->ip != iface->ip.s_addr || found->addr != region->addr) status = RMX_MEMORY_NOT_REGISTERED;

@@ -140,13 +140,13 @@ rmx_status rmx_input_destroy_stream(rmx_stream_id id)
 {
     pthread_rwlock_wrlock(&streams_lock);
     struct stream *s = find_stream(id);
-    if (s) streams[id.slot].stream = NULL;
+    rmx_status status = s ? injected(s->ip, "rmx_input_destroy_stream") : RMX_INVALID_PARAM_1;
+    if (!status) streams[id.slot].stream = NULL;
     pthread_rwlock_unlock(&streams_lock);
-    if (!s) return RMX_INVALID_PARAM_1;
+    if (status) return status; /* it goes on */
     close_flows(s);
-    rmx_status status = injected(s->ip, "rmx_input_destroy_stream");
     release(s);
-    return status;
+    return RMX_OK;
 }
 
 rmx_status rmx_input_set_completion_moderation(rmx_stream_id id, size_t min_packets, size_t max_packets, int timeout_usec)

@@ -42,6 +42,8 @@ fn every_call_that_answers_can_fail() {
     stream.open_events().unwrap();
     let call = once("rmx_request_notification");
     failed(call, stream.request_notification().map(drop));
+    let call = once("rmx_input_detach_flow");
+    failed(call, stream.detach(&Flow::to(crate::common::GROUP).tag(7)));
     let call = once("rmx_input_destroy_stream");
     failed(call, stream.destroy());
 }
