@@ -92,6 +92,12 @@ fn options_that_make_no_sense_are_usage_errors() {
     let with = |args: &[&str]| run(&[&["--sdp", &stream, "--headless"], args].concat(), &[MANUAL]);
     says(&with(&["--backend", "rivermax", "--rivermax", "split=3"]), 64, &["split=3", "cure"]);
     says(&with(&["--backend", "rivermax", "--pcap", "x.pcap"]), 64, &["--pcap"]);
+    says(&with(&["--backend", "rivermax", "--rivermax", "cores=0+8000"]), 64, &["core 8000", "cure"]);
+    says(&with(&["--backend", "rivermax", "--rivermax", "cores=18446744073709551615"]), 64, &["cores=", "cure"]);
+    // By auto too, whether or not Rivermax would be taken; and nothing is said to nobody.
+    says(&with(&["--rivermax", "splitt=20"]), 64, &["splitt=20", "cure"]);
+    says(&run(&["--sdp", &stream, "--headless", "--rivermax", "splitt=20"], &[]), 64, &["splitt=20"]);
+    says(&with(&["--backend", "socket", "--rivermax", "split=20"]), 64, &["--backend socket", "cure"]);
     says(&with(&["--backend", "dpdk"]), 64, &["dpdk", "socket", "rivermax"]);
 }
 
@@ -139,6 +145,71 @@ fn frames_are_windows_of_the_ring_where_that_is_asked_for() {
     assert_eq!(output.code, 0, "{}", output.stderr);
     let frames = &output.summary()["frames"];
     assert!(frames["windows"].as_u64().unwrap() >= 8 && frames["torn"] == 0, "{frames}");
+}
+
+#[test]
+fn frames_are_windows_by_themselves_where_the_flow_lets_them() {
+    let dir = temp();
+    let capture = dir.join("stream.pcap");
+    let stream = send_to_pcap(&capture, 5004, &["--frames", "60"]);
+    let pcap = ("RIVERMAX_STAND_IN_CAPTURE", capture.to_str().unwrap());
+    let args = ["--sdp", &stream, "--frames", "10", "--json", "--wait", "20s", "--output"];
+    let run = |layout: &str, words: &str, switch: &str| {
+        let words = format!("probe=10s{words}");
+        let output = run(
+            &[&args[..], &[layout, "--rivermax", &words], &BY_RIVERMAX].concat(),
+            &[pcap, ("RIVERMAX_STAND_IN", switch)],
+        );
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let frames = &output.summary()["frames"];
+        assert_eq!(frames["torn"], 0, "{frames}");
+        (frames["windows"].as_u64().unwrap(), start(&output).to_string())
+    };
+    let (windows, start) = run("wire", "", "manual");
+    assert!(windows >= 8 && start.contains("frames are windows of the ring"), "{windows}: {start}");
+    // Where the card cannot, or something else was asked for, they are copied.
+    for (layout, words, switch, why) in [
+        ("wire", "", "manual,extra-stride=64", "leaves gaps"),
+        ("wire", "", "manual,no-split", "leaves gaps"),
+        ("wire", ",order=arrival", "manual", "as they arrived"),
+        ("planar", "", "manual", "not that of the wire"),
+    ] {
+        let (windows, start) = run(layout, words, switch);
+        assert!(windows == 0 && start.contains(why), "{why}: {windows}: {start}");
+    }
+}
+
+#[test]
+fn a_program_with_more_rights_than_its_user_hears_no_library_from_the_environment() {
+    let dir = temp();
+    let stream = dir.write("stream.sdp", &sdp(5004));
+    let raised = dir.join("raised");
+    std::fs::copy(program(), &raised).unwrap();
+    let may_all = |path: &std::path::Path| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    may_all(raised.parent().unwrap());
+    may_all(&raised);
+    let run = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", raised.to_str().unwrap(), "--sdp", &stream]);
+        command.args(BY_RIVERMAX).args(["--wait", "100ms", "--rivermax", "probe=1ms"]);
+        command.envs([MANUAL, ("RIVERMAX_LIBRARY", "/nowhere/of-the-user.so")]);
+        finish(command)
+    };
+    let plain = run();
+    if !plain.stderr.contains("of-the-user.so") {
+        return println!("skipped: needs root and setpriv: {}", plain.stderr);
+    }
+    match Command::new("setcap").args(["cap_net_raw+ep", raised.to_str().unwrap()]).status() {
+        Ok(status) if status.success() => {}
+        other => return println!("skipped: no file capabilities here: {other:?}"),
+    }
+    let output = run();
+    // The stand-in's own library instead, whether or not this user may open it.
+    let its_own = ["stand-in for Rivermax", "librivermax_stand_in"].iter().any(|own| output.stderr.contains(own));
+    assert!(its_own && !output.stderr.contains("of-the-user.so"), "{}", output.stderr);
 }
 
 #[test]
@@ -199,6 +270,7 @@ fn auto_takes_the_next_backend_and_says_why() {
         ("rmx_init=62", "no valid licence"),
         ("rmx_retrieve_device_iface_ipv4=61", "no card"),
         ("rmx_input_create_stream=63", "no resources"),
+        ("rmx_input_attach_flow=63", "attaching"),
     ] {
         let start = auto(&[MANUAL, ("RIVERMAX_STAND_IN_FAIL", fail)]);
         assert_eq!(start["backend"], "socket");
@@ -206,6 +278,10 @@ fn auto_takes_the_next_backend_and_says_why() {
         assert_eq!(passed["backend"], "rivermax");
         assert!(passed["reason"].as_str().unwrap().contains(reason), "{start}");
     }
+    // A flow is tried beforehand where no first packets are looked at.
+    let args = ["--sdp", &stream, "--headless", "--json", "--wait", "200ms", "--rivermax", "split=20"];
+    let start = start(&run(&args, &[MANUAL, ("RIVERMAX_STAND_IN_FAIL", "rmx_input_attach_flow=63")]));
+    assert_eq!(start["backend"], "socket", "{start}");
     let start = auto(&[MANUAL, ("RIVERMAX_LIBRARY", "/nowhere.so")]);
     assert!(start["backends_passed"][0]["reason"].as_str().unwrap().contains("/nowhere.so"), "{start}");
 }

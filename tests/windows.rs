@@ -276,6 +276,11 @@ fn it_is_said_why_frames_are_not_windows() {
         assert_eq!(why(output, geometry, wanted).as_deref(), Some(expected));
     }
     let ordinary = SplitRing::<Host>::whole(Region::host(1000).unwrap());
+    for scan in [Scan::Interlaced, Scan::Psf] {
+        let wire = format(Sampling::YCbCr422, Depth::D10, 640, 90, scan);
+        let said = why_not(&Layout::new(wire, Output::Wire).unwrap(), &ring(good), Ok(())).unwrap();
+        assert!(said.contains("two fields"), "{said}");
+    }
     let said = why_not(&conversion().layout, &ordinary, Ok(())).unwrap();
     assert_eq!(said, "its memory is used again when packets are given back");
     // Nobody asked in that case, so nothing is said.

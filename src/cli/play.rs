@@ -244,10 +244,10 @@ impl Args {
     fn needs_gpu(&self) -> bool {
         self.gpu.required() || self.export.is_some()
     }
-    /// Between polls: a receiver that waits by itself ends its wait when packets come.
-    fn pause(&self) -> Duration {
+    /// Between polls of this backend: one that waits by itself ends its wait when packets come.
+    fn pause(&self, backend: &str) -> Duration {
         let events = self.rivermax.as_deref().is_some_and(|words| words.split(',').any(|word| word.trim() == "events"));
-        if events { EVENTS } else { self.sleep }
+        if events && backend == "rivermax" { EVENTS } else { self.sleep }
     }
     /// A capture at full speed can wait for its sinks, a network cannot.
     fn lossless(&self) -> bool {
@@ -309,7 +309,7 @@ fn receive(args: &Args) -> Result<ExitCode> {
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
-    let opened = Inputs { args, flow, video }.open(chosen.gpu.as_ref())?;
+    let opened = Inputs { args, flow, video, layout: &layout }.open(chosen.gpu.as_ref())?;
     let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
     let conversion = Conversion { layout, colour };
@@ -319,8 +319,9 @@ fn receive(args: &Args) -> Result<ExitCode> {
     engine.join_all(&flow.legs)?;
     let start = Start::new(&description, flow, video, &engine, &conversion, &sinks);
     start.print(args.json);
+    let pause = args.pause(engine.caps().backend);
     let stepper = engine.into_stepper(&run, &sinks);
-    let worker = Worker::spawn(stepper, args.pause(), args.core, stop.clone())?;
+    let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
     let end = watch(args, &worker, &sinks, &gate, &stop);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();

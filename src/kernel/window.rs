@@ -11,6 +11,7 @@ use crate::frame::{Frame, FrameBuf, Window};
 use crate::mem::{ReadAs, Space};
 use crate::plan::{Missing, Placement};
 use crate::ring::{Laps, Slot, SplitRing};
+use crate::sdp::Scan;
 use std::sync::Arc;
 
 /// A ring holds so many frames at least, or none is a window: one that is filled, one that is read, and four that wait.
@@ -27,6 +28,9 @@ pub fn why_not<R: Space>(layout: &Layout, ring: &SplitRing<R>, wanted: Result<()
     }
     if let Err(why) = wanted {
         return Some(why.to_owned());
+    }
+    if layout.wire.scan != Scan::Progressive {
+        return Some("rows of two fields lie apart in it".into());
     }
     if !geometry.in_sequence || geometry.rings > 1 {
         return Some("packets lie in it as they arrived".into());

@@ -3,6 +3,9 @@
 use super::{Args, CaptureClock, HOLD, Pace, report};
 use clap::ValueEnum;
 use gdmedia::error::{Error, Kind, Result};
+use gdmedia::format::Layout;
+#[cfg(feature = "rivermax")]
+use gdmedia::format::Output;
 use gdmedia::gpu::Gpu;
 #[cfg(all(feature = "cuda", feature = "rivermax"))]
 use gdmedia::mem::Device;
@@ -56,6 +59,8 @@ pub struct Inputs<'a> {
     pub args: &'a Args,
     pub flow: &'a Flow,
     pub video: &'a Video,
+    /// Of the frames that are wanted.
+    pub layout: &'a Layout,
 }
 
 impl Inputs<'_> {
@@ -64,6 +69,10 @@ impl Inputs<'_> {
     /// # Errors
     /// A backend is named that cannot be had, or none can.
     pub fn open(self, gpu: Option<&Arc<Gpu>>) -> Result<Opened> {
+        if self.args.backend == Backend::Socket && self.args.rivermax.is_some() {
+            return Err(Error::new(Kind::Usage, "--rivermax tells Rivermax, and --backend socket leaves it out")
+                .cure("leave one of them out"));
+        }
         if let Some(path) = &self.args.pcap {
             let pace = match self.args.pace {
                 Pace::Full => pcap::Pace::Full,
@@ -75,6 +84,8 @@ impl Inputs<'_> {
             }
             return Ok(Opened { receiver: Receiving::Host(self.wrapped(Box::new(capture))?), passed: Vec::new() });
         }
+        // A word that nobody knows is no reason to receive otherwise.
+        self.check_words()?;
         let mut passed = Vec::new();
         if self.args.backend == Backend::Xdp {
             return Ok(Opened { receiver: Receiving::Host(self.wrapped(self.xdp()?)?), passed });
@@ -95,7 +106,7 @@ impl Inputs<'_> {
     }
 
     fn socket(self, gpu: bool) -> Result<HostReceiver> {
-        let Inputs { args, flow, video } = self;
+        let Inputs { args, flow, video, .. } = self;
         Ok(Box::new(socket::Socket::open(socket::Options {
             interfaces: args.interface.clone(),
             max_octets: self.max_octets(),
@@ -138,6 +149,11 @@ impl Inputs<'_> {
 
 #[cfg(not(feature = "rivermax"))]
 impl Inputs<'_> {
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
+    fn check_words(self) -> Result<()> {
+        Ok(())
+    }
+
     #[allow(clippy::unused_self)]
     fn rivermax(self, _gpu: Option<&Arc<Gpu>>, _passed: &mut Vec<Passed>) -> Result<Receiving> {
         Err(Error::new(Kind::Unavailable, "this gdmedia was built without Rivermax")
@@ -161,10 +177,22 @@ impl Inputs<'_> {
             payload_type: self.flow.payload_type,
             rate: report::packet_rate(self.flow, self.video),
             utc_offset_s: self.args.utc_offset,
+            windows: self.may_be_windows().then_some(self.layout.wire),
             ..rivermax::Options::default()
         };
         options.change(self.args.rivermax.as_deref().unwrap_or_default())?;
         Ok(options)
+    }
+
+    fn check_words(self) -> Result<()> {
+        self.options().map(drop)
+    }
+
+    /// Frames are wanted as they come, and by nobody who keeps them.
+    fn may_be_windows(self) -> bool {
+        let args = self.args;
+        let kept = args.sink.is_some() || args.snapshot.is_some() || args.export.is_some();
+        self.layout.output == Output::Wire && !kept && (args.headless || args.out.is_some())
     }
 
     fn rivermax(self, gpu: Option<&Arc<Gpu>>, passed: &mut Vec<Passed>) -> Result<Receiving> {

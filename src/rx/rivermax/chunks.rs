@@ -87,9 +87,20 @@ impl Source {
     /// Begins to receive.
     pub fn attach(&mut self, flows: &[Flow]) -> Result<(), Error> {
         for flow in flows {
-            self.stream.attach(flow)?;
+            if let Err(error) = self.stream.attach(flow) {
+                // All or none; what is wrong has been told.
+                let _ = self.detach();
+                return Err(error);
+            }
             self.flows.push(*flow);
         }
+        Ok(())
+    }
+    /// Begins and ends to receive, and forgets what came.
+    pub fn attempt(&mut self, flows: &[Flow]) -> Result<(), Error> {
+        self.attach(flows)?;
+        self.detach()?;
+        while self.stream.next_chunk().is_ok_and(|chunk| !chunk.is_empty()) {}
         Ok(())
     }
     /// Receives no more; what is in the ring can still be taken.

@@ -1,5 +1,6 @@
 //! The legs of a flow: which port of which card each comes by, and its group.
 
+use super::failure;
 use super::open::{Library, MAX_LEGS};
 use super::options::Options;
 use crate::error::{Error, Kind, Result};
@@ -70,6 +71,9 @@ impl Leg {
 
     pub fn destination(&self) -> String {
         format!("{}:{}", self.what.destination, self.what.port)
+    }
+    pub fn not_attached(&self, error: sys::Error) -> Error {
+        failure::call(format_args!("attaching {}", self.destination()), error)
     }
 }
 

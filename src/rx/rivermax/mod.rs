@@ -83,13 +83,19 @@ impl<M: Planes> Rivermax<M> {
         if let Some(leg) = legs.first() {
             open::clock(&library, leg, options, &mut notes);
         }
-        let seen = match options.split {
-            Split::Probe => look::look(&library, &legs, options)?,
-            _ if options.exact => look::look(&library, &legs, options)?,
-            _ => probe::Seen::default(),
+        let looks = options.exact || options.split == Split::Probe;
+        let seen = if looks { look::look(&library, &legs, options)? } else { probe::Seen::default() };
+        let mut built = match Self::in_windows(&library, &legs, options, seen, from, &mut notes) {
+            Some(built) => built,
+            None => {
+                let shape = shape::shape(options, seen, &mut notes);
+                open::build::<M>(&library, &legs, options, shape, from, &mut notes)?
+            }
         };
-        let shape = shape::shape(options, seen, &mut notes);
-        let mut built = open::build::<M>(&library, &legs, options, shape, from, &mut notes)?;
+        // What is refused is to be known while something else can be used yet; looking has shown it.
+        for (leg, source) in legs.iter().zip(&mut built.sources).filter(|_| !looks) {
+            source.attempt(&leg.flows).map_err(|error| leg.not_attached(error))?;
+        }
         let tai_offset = tai_offset(options.utc_offset_s);
         built.sources.iter_mut().for_each(|source| source.set_clock(Clock::new(tai_offset)));
         notes.push(ring_note(&built, options, M::NAME));
@@ -108,6 +114,40 @@ impl<M: Planes> Rivermax<M> {
             drained: None,
             _library: library,
         })
+    }
+
+    /// A ring of which frames can be windows, where they are wanted so; why there is none is among the notes.
+    fn in_windows(
+        library: &Library,
+        legs: &[Leg],
+        options: &Options,
+        seen: probe::Seen,
+        from: &M::Source,
+        notes: &mut Vec<String>,
+    ) -> Option<open::Built<M>> {
+        let wire = options.lets_windows()?;
+        let mut said = Vec::new();
+        let built = shape::windows(options, wire, seen, legs.len()).and_then(|options| {
+            let shape = shape::shape(&options, seen, &mut said);
+            let built = open::build::<M>(library, legs, &options, shape, from, &mut said);
+            let built = built.map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
+            let gapless = built.payload == shape.split.map(|split| (shape.octets - split).into());
+            if gapless {
+                Ok(built)
+            } else {
+                Err("the library leaves gaps in it, or gives each leg one of its own".into())
+            }
+        });
+        match built {
+            Ok(built) => {
+                notes.append(&mut said);
+                Some(built)
+            }
+            Err(why) => {
+                notes.push(format!("frames are no windows of the ring: {why}"));
+                None
+            }
+        }
     }
 
     /// Receives no more. Polls give what is in the ring still, and then [`RxError::End`].
@@ -267,9 +307,7 @@ impl<M: Planes> Receiver for Rivermax<M> {
         if source.is_attached() {
             return Ok(());
         }
-        source
-            .attach(&known.flows)
-            .map_err(|error| failure::call(format_args!("attaching {}", known.destination()), error))
+        source.attach(&known.flows).map_err(|error| known.not_attached(error))
     }
 
     fn counters(&self) -> RxCounters {

@@ -39,6 +39,10 @@ impl Library {
         // Before the library starts; later receivers find it started.
         static CORES: Once = Once::new();
         if !options.cores.is_empty() && !CORES.is_completed() {
+            if let Some(core) = options.cores.iter().find(|core| !is_core(**core)) {
+                let what = format!("Rivermax: its threads cannot have core {core}, which this machine has not");
+                return Err(Error::new(Kind::Usage, what).cure("name others with --rivermax cores=…; see lscpu -e"));
+            }
             let what = format!("giving its threads the cores {:?}", options.cores);
             library.set_cpu_affinity(&options.cores).map_err(|error| failure::call(what, error))?;
             CORES.call_once(|| {});
@@ -60,6 +64,12 @@ impl Library {
             failure::call(what, error)
         })
     }
+}
+
+/// Where the system does not tell, any is.
+fn is_core(number: usize) -> bool {
+    let all = std::path::Path::new("/sys/devices/system/cpu");
+    !all.exists() || all.join(format!("cpu{number}")).exists()
 }
 
 /// The clock of the first leg's card.
@@ -130,6 +140,8 @@ pub struct Built<M: Space> {
     pub sources: Vec<Source>,
     /// Packets of the ring, of one leg.
     pub slots: usize,
+    /// Octets from payload to payload, where they follow one another in the order of their numbers.
+    pub payload: Option<usize>,
 }
 
 /// Everything between the shape and the first flow.
@@ -225,7 +237,9 @@ impl Plan {
         }
         let stride = |n: usize| layout.blocks.get(n).map_or(0, |block| block.stride);
         let short = |n: usize| u32::try_from(n).map_err(|_| internal(format!("a ring of {n} packets is too long")));
-        let all = [head, body].iter().all(|[slots, length]| rings * slots.max(length) + PAGE <= u32::MAX as usize);
+        let all = [head, body].iter().all(|[slots, length]| {
+            rings.saturating_mul(*slots.max(length)).saturating_add(2 * PAGE) <= u32::MAX as usize
+        });
         if !all {
             return Err(Error::new(Kind::Unavailable, format!("a ring of {} packets exceeds 4 GiB", layout.capacity))
                 .cure("use a shorter ring (--rivermax hold=…, capacity=…)"));
@@ -285,7 +299,9 @@ impl Plan {
             Some(body) => SplitRing::split(head, body),
             None => SplitRing::whole(head),
         };
-        Ok(Built { ring: ring.overwritten_in_time(self.geometry)?, sources, slots: self.geometry.slots as usize })
+        let Geometry { slots, rings, body, in_sequence, .. } = self.geometry;
+        let payload = (in_sequence && rings == 1 && body > 0).then_some(body as usize);
+        Ok(Built { ring: ring.overwritten_in_time(self.geometry)?, sources, slots: slots as usize, payload })
     }
 
     /// Gives the planes of a leg's ring to its card.

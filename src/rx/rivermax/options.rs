@@ -1,6 +1,7 @@
 //! What may be chosen, and the size of a ring.
 
 use crate::error::{Error, Kind, Result};
+use crate::format::WireFormat;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -65,6 +66,11 @@ pub struct Options {
     /// Slots are as large as the packets that were seen, where all are of one size, so that samples of a frame lie without
     /// gaps. A larger packet does not fit then, and is lost.
     pub exact: bool,
+    /// Frames of this format are wanted as they come, and may be windows of the ring
+    /// ([`Settings::windows`](crate::pipeline::Settings::windows)): where the first packets show that they can be, slots are
+    /// exact and go by sequence number, and the ring is long enough. Not where `split`, `order`, `exact` or `capacity` say
+    /// something themselves.
+    pub windows: Option<WireFormat>,
     /// Whose clock stamps arrivals.
     pub stamps: Stamps,
     /// Between polls the card's interrupt is waited for, instead of a fixed time.
@@ -90,6 +96,7 @@ impl Default for Options {
             split: Split::Probe,
             order: Order::Auto,
             exact: false,
+            windows: None,
             stamps: Stamps::Raw,
             events: false,
             cores: Vec::new(),
@@ -103,6 +110,11 @@ impl Default for Options {
 const LEAST: usize = 4096;
 const UNKNOWN: usize = 65_536;
 const MOST: usize = 1 << 20;
+/// The highest number of a core, and one more, as Linux counts them.
+const CORES: usize = 8192;
+/// Frames that a ring of windows holds at least: those that wait for a sink and that it has in hand, that which is filled,
+/// and the margin.
+const FRAMES: u64 = 12;
 
 impl Options {
     /// Packets that the ring is to hold: what comes during hold and skew, with the eighth that is its margin, as a power
@@ -118,6 +130,25 @@ impl Options {
         let time = self.hold.saturating_add(skew).as_nanos();
         let wanted = u128::from(self.rate).saturating_mul(time) / 1_000_000_000 * 8 / 7;
         usize::try_from(wanted).unwrap_or(MOST).min(MOST).next_power_of_two().clamp(LEAST, MOST)
+    }
+
+    /// Nothing was said that keeps frames from being windows of the ring, where they are wanted so.
+    pub(super) fn lets_windows(&self) -> Option<WireFormat> {
+        let plain = (self.split, self.order, self.exact, self.capacity) == (Split::Probe, Order::Auto, false, None);
+        self.windows.filter(|_| plain)
+    }
+
+    /// The same for frames that are windows of the ring, of packets with so many octets of payload; none when the ring would
+    /// be too long.
+    pub(super) fn in_windows(&self, wire: WireFormat, payload: u16, legs: usize) -> Option<Self> {
+        let packets = (FRAMES * u64::from(wire.frame_octets())).div_ceil(u64::from(payload.max(1)));
+        let packets = usize::try_from(packets).ok()?.checked_next_power_of_two()?.max(self.packets(legs));
+        (packets <= MOST).then(|| Options {
+            order: Order::Extended,
+            exact: true,
+            capacity: Some(packets),
+            ..self.clone()
+        })
     }
 
     /// The interface that leg `number` is to use.
@@ -154,7 +185,10 @@ impl Options {
             ("skew", value) => self.skew = time(value)?,
             ("probe", value) => self.probe = time(value)?,
             ("capacity", value) => self.capacity = Some(value.parse().ok().filter(|n| (256..=MOST).contains(n))?),
-            ("cores", value) => self.cores = value.split('+').map(|n| n.parse().ok()).collect::<Option<_>>()?,
+            ("cores", value) => {
+                let core = |text: &str| text.parse().ok().filter(|core| *core < CORES);
+                self.cores = value.split('+').map(core).collect::<Option<_>>()?;
+            }
             ("events", "") => self.events = true,
             ("exact", "") => self.exact = true,
             _ => return None,
@@ -222,8 +256,8 @@ mod tests {
         assert_eq!(options, expected);
         options.change("").unwrap();
         assert_eq!(options, expected);
-        for wrong in ["split=19", "split=", "order=x", "hold=5", "hold=ms", "cores=", "events=1", "capacity=1", "what"]
-        {
+        let wrong = ["split=19", "split=", "order=x", "hold=5", "hold=ms", "cores=", "events=1", "capacity=1", "what"];
+        for wrong in wrong.into_iter().chain(["cores=8192", "cores=18446744073709551615", "probe=99999999999s"]) {
             let error = options.change(wrong).unwrap_err();
             assert_eq!(error.kind(), Kind::Usage, "{wrong}");
             assert!(error.to_string().contains(wrong), "{error}");

@@ -2,6 +2,8 @@
 
 use super::options::{Options, Split};
 use super::probe::Seen;
+use crate::format::WireFormat;
+use crate::sdp::Scan;
 
 /// How packets are to be cut, and how large they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +67,33 @@ pub fn shape(options: &Options, seen: Seen, notes: &mut Vec<String>) -> Shape {
     Shape { split: split.filter(|split| *split < octets), octets }
 }
 
+/// Octets before the payload of a packet with one SRD and nothing else.
+const ONE_SRD: u16 = 20;
+
+/// How to receive packets of which frames can be windows; else why they cannot.
+pub fn windows(options: &Options, wire: WireFormat, seen: Seen, legs: usize) -> Result<Options, String> {
+    if wire.scan != Scan::Progressive {
+        return Err("rows of two fields lie apart in it".into());
+    }
+    if !seen.is_whole() {
+        return Err(format!("no whole frame came within {:?} that would show the sizes of packets", options.probe));
+    }
+    let Some(size) = seen.constant() else { return Err("packets are of several sizes".into()) };
+    if seen.headers != ONE_SRD {
+        return Err(format!("packets have headers of {} octets", seen.headers));
+    }
+    let (payload, row) = (size.saturating_sub(ONE_SRD), wire.row_octets());
+    if payload == 0 || !row.is_multiple_of(payload.into()) {
+        return Err(format!("payloads of {payload} octets do not fill rows of {row}"));
+    }
+    options.in_windows(wire, payload, legs).ok_or_else(|| "it would be too long".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rx::rivermax::Order;
+    use crate::sdp::{Depth, Sampling};
     use crate::wire::{rtp, srd};
 
     fn seen(sizes: &[(u16, bool)]) -> Seen {
@@ -105,6 +131,40 @@ mod tests {
         let (shape, notes) = decide(&exact, seen(&[(1220, false), (1000, false), (1220, true), (1220, true)]));
         assert_eq!(shape.octets, 1452);
         assert!(notes.contains("several sizes"), "{notes}");
+    }
+
+    #[test]
+    fn windows_need_packets_of_one_size_that_fill_rows() {
+        let wire = |scan| WireFormat::new(Sampling::YCbCr422, Depth::D10, 1920, 1080, scan).unwrap();
+        let progressive = wire(Scan::Progressive);
+        let decide = |wire, packets: &[(u16, bool)]| windows(&Options::default(), wire, seen(packets), 1);
+        let frames = [(1220, false), (1220, true)].repeat(2);
+        let options = decide(progressive, &frames).unwrap();
+        // 12 frames of 4320 packets.
+        assert_eq!((options.order, options.exact, options.capacity), (Order::Extended, true, Some(65_536)));
+        for (wire, packets, why) in [
+            (wire(Scan::Interlaced), &frames[..], "two fields"),
+            (wire(Scan::Psf), &frames, "two fields"),
+            (progressive, &[], "no whole frame"),
+            (progressive, &frames[..3], "no whole frame"),
+            (progressive, &[(1220, false), (900, false), (1220, true), (1220, true)], "several sizes"),
+            (
+                progressive,
+                &[(1280, false), (1280, true), (1280, false), (1280, true)],
+                "1260 octets do not fill rows of 4800",
+            ),
+            // A frame would have 103 680 packets, of which no ring holds twelve times as many.
+            (progressive, &[(70, false), (70, true), (70, false), (70, true)], "too long"),
+        ] {
+            let error = decide(wire, packets).unwrap_err();
+            assert!(error.contains(why), "{why}: {error}");
+        }
+        for said in ["split=20", "order=arrival", "exact", "capacity=4096", "split=none"] {
+            let mut options = Options { windows: Some(progressive), ..Options::default() };
+            assert_eq!(options.lets_windows(), Some(progressive));
+            options.change(said).unwrap();
+            assert_eq!(options.lets_windows(), None, "{said}");
+        }
     }
 
     #[test]
