@@ -97,7 +97,9 @@ fn options_that_make_no_sense_are_usage_errors() {
     // By auto too, whether or not Rivermax would be taken; and nothing is said to nobody.
     says(&with(&["--rivermax", "splitt=20"]), 64, &["splitt=20", "cure"]);
     says(&run(&["--sdp", &stream, "--headless", "--rivermax", "splitt=20"], &[]), 64, &["splitt=20"]);
-    says(&with(&["--backend", "socket", "--rivermax", "split=20"]), 64, &["--backend socket", "cure"]);
+    for other in ["socket", "xdp"] {
+        says(&with(&["--backend", other, "--rivermax", "split=20"]), 64, &["--backend leaves it out", "cure"]);
+    }
     says(&with(&["--backend", "dpdk"]), 64, &["dpdk", "socket", "rivermax"]);
 }
 

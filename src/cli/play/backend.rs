@@ -60,6 +60,7 @@ pub struct Inputs<'a> {
     pub flow: &'a Flow,
     pub video: &'a Video,
     /// Of the frames that are wanted.
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub layout: &'a Layout,
 }
 
@@ -69,8 +70,9 @@ impl Inputs<'_> {
     /// # Errors
     /// A backend is named that cannot be had, or none can.
     pub fn open(self, gpu: Option<&Arc<Gpu>>) -> Result<Opened> {
-        if self.args.backend == Backend::Socket && self.args.rivermax.is_some() {
-            return Err(Error::new(Kind::Usage, "--rivermax tells Rivermax, and --backend socket leaves it out")
+        let without_it = matches!(self.args.backend, Backend::Socket | Backend::Xdp);
+        if without_it && self.args.rivermax.is_some() {
+            return Err(Error::new(Kind::Usage, "--rivermax tells Rivermax something, and --backend leaves it out")
                 .cure("leave one of them out"));
         }
         if let Some(path) = &self.args.pcap {
