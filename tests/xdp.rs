@@ -7,8 +7,8 @@ mod veth;
 use gdmedia::error::Kind;
 use gdmedia::ring::Lease;
 use gdmedia::rx::xdp::helper::Helper;
-use gdmedia::rx::xdp::{Attached, Mode, Options, running};
-use gdmedia::rx::{Receiver, Xdp};
+use gdmedia::rx::xdp::{Attached, BusyPoll, Mode, Options, running};
+use gdmedia::rx::{Receiver, RxError, Xdp};
 use gdmedia::sdp::{Leg, SourceFilter};
 use gdmedia::stats::Reason;
 use gdmedia::wire::net::Route;
@@ -265,6 +265,50 @@ fn the_modes_are_tried_in_order_and_refusals_are_said() {
     assert!(notes.contains("no XDP in the driver of lo: ") && notes.contains("AF_XDP on lo: generic mode"), "{notes}");
 }
 
+#[test]
+fn an_interface_may_go_down_and_up_and_one_that_is_removed_is_an_error() {
+    both_modes(|net, mode| {
+        let mut rx = open(&net, Options { mode: Some(mode), ..options() }, &leg(GROUP, PORT)).unwrap();
+        let sender = net.sender(ONE);
+        sender.send_to(&[1; 100], (GROUP, PORT)).unwrap();
+        assert_eq!(marks(&mut rx, 1), [1]);
+        inside(&net.rx, || veth::switch("rx0", false));
+        sender.send_to(&[9; 100], (GROUP, PORT)).unwrap();
+        assert_eq!(marks(&mut rx, 0), [0u8; 0]);
+        inside(&net.rx, || veth::switch("rx0", true));
+        // The carrier may take a moment.
+        let begun = Instant::now();
+        while {
+            sender.send_to(&[2; 100], (GROUP, PORT)).unwrap();
+            marks(&mut rx, 0).is_empty()
+        } {
+            assert!(begun.elapsed() < PATIENCE, "{mode:?}: nothing comes any more");
+        }
+        inside(&net.rx, || veth::remove("rx0"));
+        let begun = Instant::now();
+        let error = loop {
+            match rx.poll() {
+                Ok(lease) => rx.release(lease),
+                Err(RxError::Failed(error)) => break error,
+                Err(RxError::End) => panic!("not an end"),
+            }
+            assert!(begun.elapsed() < PATIENCE, "{mode:?}: no error");
+        };
+        assert!(error.to_string().contains("interface rx0 has gone"), "{error}");
+    });
+}
+
+#[test]
+fn busy_polling_is_taken_and_packets_come() {
+    both_modes(|net, mode| {
+        let busy_poll = Some(BusyPoll { micros: 20, budget: 64 });
+        let mut rx = open(&net, Options { mode: Some(mode), busy_poll, ..options() }, &leg(GROUP, PORT)).unwrap();
+        assert!(!rx.caps().notes.iter().any(|n| n.contains("no busy polling")), "{:?}", rx.caps().notes);
+        net.sender(ONE).send_to(&[1; 100], (GROUP, PORT)).unwrap();
+        assert_eq!(marks(&mut rx, 1), [1], "{mode:?}");
+    });
+}
+
 /// `bpf`, for what the library does not do.
 fn bpf<const N: usize>(command: i32, argument: &mut [u32; N]) -> i32 {
     // SAFETY: every caller's array is what the command reads, and what its pointers lead to is borrowed there.
@@ -440,14 +484,20 @@ fn flows_of_several_programs_come_and_go_and_nothing_stays() {
     drop(open(&net, options(), &leg(GROUP, PORT)).unwrap());
 }
 
-/// Runs `work` on a thread in the receiver's namespace that is nobody.
+/// A user without rights. The limit of locked memory counts for all that a user runs, so each test has one of its own.
+fn nobody(test: u32) -> u32 {
+    60_000 + 2_000 * test + std::process::id() % 2_000
+}
+
+/// Runs `work` on a thread in the receiver's namespace that is a user without rights.
 fn as_nobody<T: Send>(net: &Net, work: impl FnOnce() -> T + Send) -> T {
+    let user = nobody(0);
     inside(&net.rx, || {
         // By number, so that it concerns this thread only and not the process.
         // SAFETY: takes numbers only; the thread ends soon.
         unsafe {
-            assert_eq!(libc::syscall(libc::SYS_setresgid, 65_534, 65_534, 65_534), 0);
-            assert_eq!(libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresgid, user, user, user), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
         }
         work()
     })
@@ -490,11 +540,11 @@ fn without_rights_a_helper_hands_over_the_sockets() {
     during(&[], &|| {
         let refused = with(&net, PORT).map(drop).unwrap_err();
         assert_eq!(refused.kind(), Kind::Permission);
-        assert!(refused.to_string().contains("does not serve user 65534"), "{refused}");
+        assert!(refused.to_string().contains(&format!("does not serve user {}", nobody(0))), "{refused}");
     });
     let sender = net.sender(ONE);
     let survivor = std::sync::Mutex::new(None);
-    during(&[65_534], &|| {
+    during(&[nobody(0)], &|| {
         let mut rx = with(&net, PORT).unwrap();
         assert!(
             rx.caps().notes.iter().any(|n| n.contains("sockets come from the xdp-helper")),
@@ -543,10 +593,10 @@ fn the_program_receives_by_itself_and_by_its_helper() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (sdp, helper) = (at("stream.sdp"), at("helper"));
+    let (sdp, helper, user) = (at("stream.sdp"), at("helper"), nobody(1));
     let to = ["send", "--to", "udp://10.77.0.10:5004", "--format", "320x180p25", "--group", "1", "--write-sdp", &sdp];
     let mut sender = program(&net.tx, 0, &to).stderr(Stdio::null()).spawn().unwrap();
-    let mut helping = program(&net.rx, 0, &["xdp-helper", &helper, "--allow", "65534"]).spawn().unwrap();
+    let mut helping = program(&net.rx, 0, &["xdp-helper", &helper, "--allow", &user.to_string()]).spawn().unwrap();
     let begun = Instant::now();
     while !std::path::Path::new(&sdp).exists() || !std::path::Path::new(&helper).exists() {
         assert!(begun.elapsed() < PATIENCE, "no sender, or no helper");
@@ -559,8 +609,8 @@ fn the_program_receives_by_itself_and_by_its_helper() {
         let output = output.unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let results = [play(0, "mode=native"), play(0, "mode=generic"), play(65_534, &format!("helper={helper}"))];
-    let alone = play(65_534, "");
+    let results = [play(0, "mode=native"), play(0, "mode=generic"), play(user, &format!("helper={helper}"))];
+    let alone = play(user, "");
     let end = |child: &mut Child| {
         // SAFETY: our own child, which has not been waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
@@ -576,6 +626,9 @@ fn the_program_receives_by_itself_and_by_its_helper() {
         assert!(summary["frames"]["complete"].as_u64().unwrap() >= 5, "{said}");
         assert!(summary["receiver"]["datagrams"].as_u64().unwrap() > 0, "{said}");
     }
+    let without = ["--sdp", &sdp, "--headless", "--gpu", "off", "--xdp", "queue=0"];
+    let without = program(&net.rx, 0, &without).output().unwrap();
+    assert_eq!(without.status.code(), Some(64), "{without:?}");
     assert_eq!(alone.0, Some(77), "{}", alone.1);
     assert!(alone.1.contains("xdp-helper"), "{}", alone.1);
 }

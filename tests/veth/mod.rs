@@ -147,9 +147,20 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 fn up(name: &str) {
+    switch(name, true);
+}
+
+/// Switches a device of this namespace on or off.
+pub fn switch(name: &str, on: bool) {
     // struct ifinfomsg: the flag IFF_UP, and that only this one is to change.
-    let [index, one] = [index(name), 1].map(u32::to_ne_bytes);
-    request(16, 0, &[[0; 4], index, one, one].concat());
+    let [index, flags, change] = [index(name), on.into(), 1].map(u32::to_ne_bytes);
+    request(16, 0, &[[0; 4], index, flags, change].concat());
+}
+
+/// Removes a device of this namespace.
+pub fn remove(name: &str) {
+    // RTM_DELLINK.
+    request(17, 0, &[[0; 4], index(name).to_ne_bytes(), [0; 4], [0; 4]].concat());
 }
 
 fn add(name: &str, address: IpAddr) {

@@ -75,6 +75,10 @@ impl Inputs<'_> {
             return Err(Error::new(Kind::Usage, "--rivermax tells Rivermax something, and --backend leaves it out")
                 .cure("leave one of them out"));
         }
+        if self.args.backend != Backend::Xdp && self.args.xdp.is_some() {
+            return Err(Error::new(Kind::Usage, "--xdp tells AF_XDP something, and --backend does not name it")
+                .cure("add --backend xdp, or leave --xdp out"));
+        }
         if let Some(path) = &self.args.pcap {
             let pace = match self.args.pace {
                 Pace::Full => pcap::Pace::Full,

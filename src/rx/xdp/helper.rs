@@ -232,6 +232,7 @@ impl Session {
         let internal = |e: io::Error| Error::new(Kind::Unavailable, "the helper cannot do that").because(e);
         let order = || Error::new(Kind::Usage, "a request before the one that it needs");
         match request {
+            Request::Open { .. } if self.filter.is_some() => Err(order()),
             Request::Open { interface, mode } => {
                 let interface = find_interface(&interface)?;
                 let mut notes = Vec::new();

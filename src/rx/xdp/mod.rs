@@ -47,7 +47,8 @@ use crate::time::Tai;
 use crate::wire::net::{self, Content, Link};
 use port::Port;
 use program::Wanted;
-use socket::Descriptor;
+use socket::{Descriptor, Queue};
+use std::io;
 use std::net::IpAddr;
 use umem::{Frames, HEADROOM, chunk_for};
 
@@ -109,6 +110,8 @@ pub struct Xdp {
     strange: u64,
     /// What passed legs that were given up.
     left: u64,
+    /// The interface that cannot be received from any more, and why.
+    broken: Option<(String, io::Error)>,
     idle: u32,
     looked: Tai,
     tai_offset: i64,
@@ -172,6 +175,7 @@ impl Xdp {
             counters: RxCounters::default(),
             strange: 0,
             left: 0,
+            broken: None,
             idle: 0,
             looked: Tai(0),
             tai_offset,
@@ -253,8 +257,10 @@ impl Xdp {
 
     /// Asks the kernel what it has dropped.
     fn look(&mut self) {
-        for queue in self.ports.iter_mut().flat_map(Port::queues) {
-            queue.refresh();
+        for port in &mut self.ports {
+            if let Err(e) = port.queues().iter_mut().try_for_each(Queue::refresh) {
+                self.broken = Some((port.name().to_owned(), e));
+            }
         }
         for leg in self.legs.iter_mut().flatten() {
             leg.look_beside(&mut self.counters.rejected);
@@ -352,6 +358,12 @@ impl Receiver for Xdp {
             if !self.receive(&mut slots) || !slots.is_empty() {
                 break;
             }
+        }
+        if slots.is_empty()
+            && let Some((name, e)) = self.broken.take()
+        {
+            let error = Error::new(Kind::Unavailable, format!("interface {name} has gone")).because(e);
+            return Err(RxError::Failed(error.cure("start again when it is back")));
         }
         Ok(Lease::new(slots, 0))
     }

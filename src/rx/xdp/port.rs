@@ -84,6 +84,10 @@ impl Port {
     pub const fn index(&self) -> u32 {
         self.index
     }
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
     /// The queues that are served.
     pub fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues

@@ -132,7 +132,15 @@ impl Queue {
     }
 
     /// Asks the kernel for what it has counted.
-    pub fn refresh(&mut self) {
+    ///
+    /// # Errors
+    /// The interface has gone.
+    pub fn refresh(&mut self) -> io::Result<()> {
+        let mut error = 0i32;
+        get(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, &mut error)?;
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
         let mut said = libc::xdp_statistics {
             rx_dropped: 0,
             rx_invalid_descs: 0,
@@ -141,13 +149,13 @@ impl Queue {
             rx_fill_ring_empty_descs: 0,
             tx_ring_empty_descs: 0,
         };
-        if get(self.fd.as_fd(), libc::XDP_STATISTICS, &mut said).is_ok() {
-            self.statistics = Statistics {
-                dropped: said.rx_dropped,
-                ring_full: said.rx_ring_full,
-                fill_empty: said.rx_fill_ring_empty_descs,
-            };
-        }
+        get(self.fd.as_fd(), SOL_XDP, libc::XDP_STATISTICS, &mut said)?;
+        self.statistics = Statistics {
+            dropped: said.rx_dropped,
+            ring_full: said.rx_ring_full,
+            fill_empty: said.rx_fill_ring_empty_descs,
+        };
+        Ok(())
     }
     /// As of the last [`Queue::refresh`].
     pub const fn statistics(&self) -> Statistics {
@@ -254,17 +262,17 @@ fn set<T>(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &T
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn get<T>(fd: BorrowedFd<'_>, option: libc::c_int, value: &mut T) -> io::Result<()> {
+fn get<T>(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for `len` octets, and plain integers.
-    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), SOL_XDP, option, std::ptr::from_mut(value).cast(), &mut len) };
+    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(value).cast(), &mut len) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: plain integers.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    get(fd, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+    get(fd, SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
     Ok(offsets)
 }
 
