@@ -235,6 +235,58 @@ fn a_stream_comes_by_the_network_too() {
 }
 
 #[test]
+fn packets_that_no_slot_takes_are_told() {
+    let dir = temp();
+    let port = common::free_port();
+    let stream = dir.write("stream.sdp", &sdp(port));
+    let to = format!("udp://127.0.0.1:{port}");
+    // 2432 octets a packet, and no MAXUDP in the SDP.
+    let mut send = Command::new(program())
+        .args(["send", "--to", &to, "--sdp", &stream, "--max-udp", "8960", "--srds", "3", "--duration", "60s"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let output = run(&[&["--sdp", &stream, "--wait", "3s", "--rivermax", "split=32"], &BY_RIVERMAX[..]].concat(), &[]);
+    send.kill().unwrap();
+    send.wait().unwrap();
+    says(&output, 3, &["not one packet", "larger ones are lost", "MAXUDP"]);
+}
+
+#[test]
+fn a_look_at_first_packets_ends_with_the_run() {
+    let dir = temp();
+    let stream = dir.write("stream.sdp", &sdp(common::free_port()));
+    let mut command = Command::new(program());
+    command.args(["--sdp", &stream, "--rivermax", "probe=1000s"]).args(BY_RIVERMAX).envs([MANUAL]);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    // SIGINT is number 2.
+    let catches = |status: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !catches(&std::fs::read_to_string(&status).unwrap()) {
+        assert!(std::time::Instant::now() < end, "no handler");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ended = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if std::time::Instant::now() > end => break None,
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    if ended.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(ended.and_then(|status| status.code()), Some(0));
+}
+
+#[test]
 fn the_check_runs_by_the_stand_in_and_says_so() {
     let check = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/rivermax-check");
     let mut command = Command::new("python3");

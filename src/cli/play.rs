@@ -309,7 +309,7 @@ fn receive(args: &Args) -> Result<ExitCode> {
         .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
-    let opened = Inputs { args, flow, video, layout: &layout }.open(chosen.gpu.as_ref())?;
+    let opened = Inputs { args, flow, video, layout: &layout, stop: &stop }.open(chosen.gpu.as_ref())?;
     let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
     let gate = Arc::new(Gate::new(args.frames));
     let conversion = Conversion { layout, colour };

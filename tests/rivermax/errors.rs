@@ -119,6 +119,17 @@ fn an_answer_that_nobody_knows_ends_reception_and_a_signal_is_an_end() {
 }
 
 #[test]
+fn a_flow_that_is_not_detached_is_told_and_spoils_nothing() {
+    let _alone = alone();
+    let card = Card::new();
+    let mut receiver = receiver(&[card], &options(&[card], Split::At(20), Order::Arrival, 256));
+    card.fail("rmx_input_detach_flow", Status::HwCompletionIssue, 1);
+    let mut remarks = Vec::new();
+    receiver.finish(&mut remarks).unwrap();
+    assert!(remarks.iter().any(|r| r.contains("detaching a flow failed")), "{remarks:?}");
+}
+
+#[test]
 fn a_clock_that_is_refused_or_unsteady_is_told_and_reception_goes_on() {
     let _alone = alone();
     let open = |card: Card| {
@@ -144,7 +155,10 @@ fn events_that_are_refused_are_an_error_and_never_a_wait_for_ever() {
     assert!(error.to_string().contains("waiting for the card"), "{error}");
     let mut receiver = receiver(&[card], &options);
     card.fail("rmx_request_notification", Status::NotInitialized, 1);
-    assert!(receiver.wait(std::time::Duration::from_secs(3600)), "the next poll tells what is wrong");
+    assert!(receiver.wait(std::time::Duration::from_secs(3600)), "it is polled again");
+    let mut remarks = Vec::new();
+    receiver.finish(&mut remarks).unwrap();
+    assert!(remarks.iter().any(|r| r.contains("waiting for the card was refused")), "{remarks:?}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ use gdmedia::rx::rivermax::{self, Rivermax, Split};
 use gdmedia::rx::{Receiver, fault, pcap, socket, tap, xdp};
 use gdmedia::sdp::{Flow, Video};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "rivermax")]
+use std::sync::atomic::Ordering;
 
 /// Where packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,6 +65,9 @@ pub struct Inputs<'a> {
     /// Of the frames that are wanted.
     #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub layout: &'a Layout,
+    /// The run is to end.
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
+    pub stop: &'a AtomicBool,
 }
 
 impl Inputs<'_> {
@@ -194,6 +200,10 @@ impl Inputs<'_> {
         self.options().map(drop)
     }
 
+    fn goes_on(self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
     /// Frames are wanted as they come, and by nobody who keeps them.
     fn may_be_windows(self) -> bool {
         let args = self.args;
@@ -225,7 +235,8 @@ impl Inputs<'_> {
         let _ = passed;
         // A GPU reads packets that lie whole in one plane.
         let split = if gpu.is_some() { Split::None } else { options.split };
-        let receiver = Rivermax::<Host>::open(&rivermax::Options { split, ..options }, &self.flow.legs, &())?;
+        let options = rivermax::Options { split, ..options };
+        let receiver = Rivermax::<Host>::open_while(&options, &self.flow.legs, &(), &|| self.goes_on())?;
         Ok(Receiving::Host(self.wrapped(Box::new(receiver))?))
     }
 
@@ -240,7 +251,7 @@ impl Inputs<'_> {
         if let Some(mib) = self.args.gpu_memory {
             gpu.budget().set_limit(mib.saturating_mul(1 << 20));
         }
-        let receiver = Rivermax::<Device>::open(options, &self.flow.legs, gpu)?;
+        let receiver = Rivermax::<Device>::open_while(options, &self.flow.legs, gpu, &|| self.goes_on())?;
         match &self.args.fault {
             Some(plan) => Ok(Box::new(fault::Fault::new(receiver, plan.parse()?))),
             None => Ok(Box::new(receiver)),

@@ -104,7 +104,7 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     fn inputs(&self) -> Inputs<'_> {
-        Inputs { args: self.args, flow: self.flow, video: self.video, layout: &self.conversion.layout }
+        Inputs { args: self.args, flow: self.flow, video: self.video, layout: &self.conversion.layout, stop: self.stop }
     }
     fn settings(&self, sinks: &Sinks) -> Settings {
         Settings {

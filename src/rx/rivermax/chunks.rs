@@ -157,11 +157,11 @@ impl Source {
     }
 
     /// What to wait on until packets come; none where there is no need to wait.
-    pub fn arm(&mut self) -> Option<RawFd> {
-        match self.stream.request_notification() {
-            Ok(Notification::Armed) => self.stream.events().map(|fd| fd.as_raw_fd()),
-            // Packets or a signal, which the next poll tells; so it does of what is broken.
-            Ok(Notification::Busy | Notification::Signal) | Err(_) => None,
+    pub fn arm(&mut self) -> Result<Option<RawFd>, Error> {
+        match self.stream.request_notification()? {
+            Notification::Armed => Ok(self.stream.events().map(|fd| fd.as_raw_fd())),
+            // Packets or a signal, which the next poll tells.
+            Notification::Busy | Notification::Signal => Ok(None),
         }
     }
 }

@@ -19,14 +19,15 @@ const OCTETS: usize = 9000;
 /// Between polls that bring nothing.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What the first packets say, on the leg that showed most; nothing seen is an answer.
+/// What the first packets say, on the leg that showed most; nothing seen is an answer. Ends early when it is not to go on.
 ///
 /// # Errors
 /// The library gives no stream, or a flow is refused.
-pub fn look(library: &Library, legs: &[Leg], options: &Options) -> Result<Seen> {
+pub fn look(library: &Library, legs: &[Leg], options: &Options, goes_on: &dyn Fn() -> bool) -> Result<Seen> {
     let mut looks = legs.iter().map(|leg| Look::begin(library, leg, options)).collect::<Result<Vec<_>>>()?;
     let begun = Instant::now();
-    while begun.elapsed() < options.probe && looks.iter().any(Look::wants_more) && !looks.iter().any(Look::is_whole) {
+    let enough = |looks: &[Look]| looks.iter().any(Look::is_whole) || !looks.iter().any(Look::wants_more);
+    while begun.elapsed() < options.probe && !enough(&looks) && goes_on() {
         let mut silent = true;
         for look in looks.iter_mut().filter(|look| look.wants_more()) {
             silent &= !look.take(options.payload_type);

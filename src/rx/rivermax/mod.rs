@@ -48,6 +48,8 @@ const ISSUES: u32 = 1000;
 const DRAIN: Duration = Duration::from_millis(200);
 /// Polls in a row that bring nothing, after which the ring is empty.
 const VAIN: u32 = 16;
+/// How long to look for packets that are too large, at the end.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Token of leases without packets.
 const NONE: u32 = u32::MAX;
 const FULL: u32 = 0;
@@ -62,12 +64,16 @@ pub struct Rivermax<M: Planes> {
     spare: Vec<Vec<Slot>>,
     counters: RxCounters,
     caps: Caps,
-    events: bool,
+    options: Options,
+    /// Octets of a packet that a slot holds at most.
+    octets: u16,
+    /// Why waiting for events was refused.
+    unarmed: Option<rivermax_sys::Error>,
     tai_offset: i64,
     issues: u32,
     /// Flows are detached, and the rest is taken until then.
     drained: Option<Instant>,
-    _library: Library,
+    library: Library,
 }
 
 impl<M: Planes> Rivermax<M> {
@@ -77,6 +83,19 @@ impl<M: Planes> Rivermax<M> {
     /// # Errors
     /// No library, licence, card or memory; each has words of its own.
     pub fn open(options: &Options, legs: &[sdp::Leg], from: &M::Source) -> Result<Self> {
+        Self::open_while(options, legs, from, &|| true)
+    }
+
+    /// The same, without looking at first packets any longer when `goes_on` says no.
+    ///
+    /// # Errors
+    /// As of [`Rivermax::open`].
+    pub fn open_while(
+        options: &Options,
+        legs: &[sdp::Leg],
+        from: &M::Source,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Self> {
         let mut notes = Vec::new();
         let library = Library::open(options, &mut notes)?;
         let legs = leg::legs(&library, legs, options, &mut notes)?;
@@ -84,7 +103,7 @@ impl<M: Planes> Rivermax<M> {
             open::clock(&library, leg, options, &mut notes);
         }
         let looks = options.exact || options.split == Split::Probe;
-        let seen = if looks { look::look(&library, &legs, options)? } else { probe::Seen::default() };
+        let seen = if looks { look::look(&library, &legs, options, goes_on)? } else { probe::Seen::default() };
         let mut built = match Self::in_windows(&library, &legs, options, seen, from, &mut notes) {
             Some(built) => built,
             None => {
@@ -108,11 +127,13 @@ impl<M: Planes> Rivermax<M> {
             spare: (0..LEASES).map(|_| Vec::with_capacity(BATCH)).collect(),
             counters: RxCounters::default(),
             caps,
-            events: options.events,
+            options: options.clone(),
+            octets: built.octets,
+            unarmed: None,
             tai_offset,
             issues: 0,
             drained: None,
-            _library: library,
+            library,
         })
     }
 
@@ -161,6 +182,22 @@ impl<M: Planes> Rivermax<M> {
         }
         self.drained.get_or_insert_with(|| Instant::now() + DRAIN);
         answer.map_err(|error| failure::call("detaching a flow", error))
+    }
+
+    /// Whether packets come that are too large for slots, which is not to be seen otherwise: where slots are no larger than
+    /// the packets that were seen first, or nothing came.
+    fn look_for_larger(&self, remarks: &mut Vec<String>) {
+        let told = self.counters.datagrams > 0 && self.octets >= self.options.max_octets;
+        let options = Options { probe: LAST_LOOK.min(self.options.probe), ..self.options.clone() };
+        let seen = (!told).then(|| look::look(&self.library, &self.legs, &options, &|| true));
+        let Some(Ok(seen)) = seen else { return };
+        if seen.largest > self.octets {
+            remarks.push(format!(
+                "Rivermax: packets of {} octets come, and slots take {}: larger ones are lost; start again, or correct \
+                 MAXUDP in the SDP",
+                seen.largest, self.octets
+            ));
+        }
     }
 
     /// Takes what has come by all legs, alternately; says whether anything was wrong that ends reception.
@@ -315,7 +352,9 @@ impl<M: Planes> Receiver for Rivermax<M> {
     }
 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
-        let detached = self.detach();
+        // What was received is received.
+        remarks
+            .extend(self.detach().err().map(|error| error.to_string().lines().next().unwrap_or_default().to_owned()));
         let counted = self.counters.datagrams;
         // Single polls may bring nothing although packets wait.
         let mut vain = 0;
@@ -329,6 +368,11 @@ impl<M: Planes> Receiver for Rivermax<M> {
         if rest > 0 {
             remarks.push(format!("Rivermax: {rest} packets were in the ring still when reception ended"));
         }
+        if let Some(error) = self.unarmed {
+            remarks
+                .push(format!("Rivermax: waiting for the card was refused ({error}): it was polled every millisecond"));
+        }
+        self.look_for_larger(remarks);
         for source in &self.sources {
             remarks.push(match source.clock().kind() {
                 clock::Kind::Free => {
@@ -341,7 +385,7 @@ impl<M: Planes> Receiver for Rivermax<M> {
                 clock::Kind::Tai | clock::Kind::Unknown => continue,
             });
         }
-        detached
+        Ok(())
     }
 
     fn now(&self) -> Option<Tai> {
@@ -349,14 +393,19 @@ impl<M: Planes> Receiver for Rivermax<M> {
     }
 
     fn wait(&mut self, at_most: Duration) -> bool {
-        if !self.events {
+        if !self.options.events {
             return false;
         }
         let mut fds = [-1; open::MAX_LEGS];
         for (source, fd) in self.sources.iter_mut().zip(&mut fds) {
             match source.arm() {
-                Some(armed) => *fd = armed,
-                None => return true,
+                Ok(Some(armed)) => *fd = armed,
+                Ok(None) => return true,
+                Err(error) => {
+                    self.unarmed.get_or_insert(error);
+                    std::thread::sleep(at_most.min(Duration::from_millis(1)));
+                    return true;
+                }
             }
         }
         // Rounded up: half a millisecond is no spinning.

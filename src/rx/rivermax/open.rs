@@ -140,6 +140,8 @@ pub struct Built<M: Space> {
     pub sources: Vec<Source>,
     /// Packets of the ring, of one leg.
     pub slots: usize,
+    /// Octets of a packet that a slot holds at most.
+    pub octets: u16,
     /// Octets from payload to payload, where they follow one another in the order of their numbers.
     pub payload: Option<usize>,
 }
@@ -301,7 +303,13 @@ impl Plan {
         };
         let Geometry { slots, rings, body, in_sequence, .. } = self.geometry;
         let payload = (in_sequence && rings == 1 && body > 0).then_some(body as usize);
-        Ok(Built { ring: ring.overwritten_in_time(self.geometry)?, sources, slots: slots as usize, payload })
+        Ok(Built {
+            ring: ring.overwritten_in_time(self.geometry)?,
+            sources,
+            slots: slots as usize,
+            octets: self.shape.octets,
+            payload,
+        })
     }
 
     /// Gives the planes of a leg's ring to its card.
