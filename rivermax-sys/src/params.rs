@@ -11,6 +11,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+/// Sub-blocks of a stream at most.
+const MOST: usize = 2;
+
 /// An option of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamOption {
@@ -118,11 +121,15 @@ impl StreamParams {
     }
 
     /// One: packets whole. Two: headers, then payloads (header-data split; the first of one exact size).
+    ///
+    /// # Panics
+    /// There are more: nothing public says that the library looks at the number before it writes a size.
     #[must_use]
     pub fn sub_blocks(mut self, sizes: &[EntrySize]) -> Self {
+        assert!(sizes.len() <= MOST, "{} sub-blocks", sizes.len());
         self.sub_blocks = sizes.len();
         let raw = self.raw.as_mut_ptr();
-        // SAFETY: `new` has filled the record; the library checks the numbers.
+        // SAFETY: `new` has filled the record, which has room for so many; the library checks the sizes.
         unsafe {
             raw::rmx_input_set_mem_sub_block_count(raw, sizes.len());
             for (i, &EntrySize { min, max }) in sizes.iter().enumerate() {

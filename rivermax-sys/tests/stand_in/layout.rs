@@ -31,6 +31,12 @@ fn a_nic_that_does_not_split_has_no_header_block() {
 }
 
 #[test]
+#[should_panic(expected = "3 sub-blocks")]
+fn a_record_has_no_room_for_more_than_two_sub_blocks() {
+    let _ = manual(5).params().sub_blocks(&[EntrySize::exactly(20); 3]);
+}
+
+#[test]
 fn parameters_that_contradict_each_other_are_refused() {
     let bench = manual(4);
     let refused = |params: StreamParams| params.determine().unwrap_err().status;

@@ -29,10 +29,7 @@ impl Leg {
         options: &Options,
         notes: &mut Vec<String>,
     ) -> Result<Self> {
-        let IpAddr::V4(destination) = what.destination else {
-            return Err(Error::new(Kind::Unavailable, format!("leg {number}: {} is IPv6", what.destination))
-                .cure("Rivermax receives IPv4 here; use --backend socket"));
-        };
+        let destination = v4(what.destination)?;
         if what.port == 0 {
             return Err(Error::new(Kind::Data, "the SDP gives UDP port 0, which nothing can be sent to")
                 .cure("put the sender's destination port in the m= line"));
@@ -77,8 +74,17 @@ impl Leg {
     }
 }
 
+fn v4(destination: IpAddr) -> Result<Ipv4Addr> {
+    match destination {
+        IpAddr::V4(destination) => Ok(destination),
+        IpAddr::V6(_) => Err(Error::new(Kind::Unavailable, format!("{destination} is IPv6"))
+            .cure("Rivermax receives IPv4 here; use --backend socket")),
+    }
+}
+
 /// The interface that is named, else the one that leads there, and the address that the library finds its port by.
 pub fn place(named: Option<&str>, destination: IpAddr) -> Result<(Interface, Ipv4Addr)> {
+    v4(destination)?;
     let asked: Option<Ipv4Addr> = named.and_then(|text| text.parse().ok());
     let interface = match named {
         // The loopback interface has a whole network, and is told with one address of it.
@@ -88,11 +94,8 @@ pub fn place(named: Option<&str>, destination: IpAddr) -> Result<(Interface, Ipv
             Error::new(Kind::Unavailable, format!("no route leads to {destination}")).cure("name it with --interface")
         })?,
     };
-    let v4 = |address: &IpAddr| match address {
-        IpAddr::V4(address) => Some(*address),
-        IpAddr::V6(_) => None,
-    };
-    let address = asked.or_else(|| interface.addresses.iter().find_map(v4)).ok_or_else(|| {
+    let its_own = interface.addresses.iter().find_map(|address| v4(*address).ok());
+    let address = asked.or(its_own).ok_or_else(|| {
         Error::new(Kind::Unavailable, format!("interface {} has no IPv4 address", interface.name))
             .cure(format!("ip address add … dev {}: Rivermax finds its ports by address", interface.name))
     })?;
