@@ -14,7 +14,7 @@ build() {
   programs() { cargo "$@" --message-format=json-render-diagnostics | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
   plain() { basename "$1" | sed 's/-[0-9a-f]\{16\}$//'; }
   programs build --release "${features[@]}" --bin gdmedia --bench gpu --test cuda --test gpu_pipeline --test gpu_lost --test export \
-    --test rivermax --test windows --test receivers --example 06_gpu_consumer | while read -r line; do
+    --test rivermax --test windows --test receivers --test xdp_frames --example 06_gpu_consumer | while read -r line; do
     case $(plain "$line") in
       gdmedia | gpu) strip -o "$folder/$(plain "$line")" "$line" ;;
       06_gpu_consumer) strip -o "$folder/examples/06_gpu_consumer" "$line" ;;
@@ -46,11 +46,11 @@ tests() {
   step "checked kernels"; timeout 120 checked/cuda --test-threads=1 >"$out/checked.txt" 2>&1; verdict "$out/checked.txt"
 }
 
-# By the stand-in of its SDK: what it shows and what not is in docs/rivermax.md.
+# Receivers; Rivermax by the stand-in of its SDK: what it shows and what not is in docs/rivermax.md.
 rivermax() {
   local n
   export RIVERMAX_LIBRARY=$here/librivermax_stand_in.so
-  for n in rivermax_calls rivermax windows receivers unit; do
+  for n in rivermax_calls rivermax windows receivers xdp_frames unit; do
     step "$n"; timeout 120 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1; verdict "$out/$n.txt"
   done
   unset RIVERMAX_LIBRARY
