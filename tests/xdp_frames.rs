@@ -22,7 +22,7 @@ use veth::{Net, inside};
 
 const FRAMES: usize = 30;
 /// Packets that are sent before the receiver is asked again.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 120;
 
 fn wire() -> WireFormat {
     support::format(Sampling::YCbCr422, Depth::D10, 640, 180, Scan::Progressive)
@@ -69,17 +69,23 @@ const WAYS: [(&str, Open); 3] = [
 
 type Pictures = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Sends all, steps meanwhile, and says what a packet cost.
+/// Sends all, steps meanwhile, and says what a packet cost: the middle of all parts in which no frame was delivered, whose
+/// copy costs more than the rest.
 fn play(name: &str, mut pipeline: Box<dyn Stepper>, sender: &UdpSocket, sent: &[Sent], pictures: &Pictures) {
-    let mut cpu = Duration::ZERO;
+    let mut costs = Vec::new();
     for part in sent.chunks(AT_ONCE) {
         for packet in part {
             sender.send_to(&packet.octets, "239.77.1.1:5004").unwrap();
         }
+        let before = pictures.lock().unwrap().len();
         let begun = thread_cpu();
         while pipeline.step().unwrap() == Progress::Busy {}
-        cpu += thread_cpu() - begun;
+        let each = (thread_cpu() - begun).as_secs_f64() * 1e6 / part.len() as f64;
+        if pictures.lock().unwrap().len() == before {
+            costs.push(each);
+        }
     }
+    costs.sort_by(f64::total_cmp);
     let begun = Instant::now();
     while pictures.lock().unwrap().len() < FRAMES && begun.elapsed() < Duration::from_secs(5) {
         pipeline.step().unwrap();
@@ -87,11 +93,8 @@ fn play(name: &str, mut pipeline: Box<dyn Stepper>, sender: &UdpSocket, sent: &[
     pipeline.finish(&mut Vec::new()).unwrap();
     let mut report = Report::default();
     pipeline.report(&mut report);
-    println!(
-        "{name}: {:.3} us of the receiving thread a packet, {} packets",
-        cpu.as_secs_f64() * 1e6 / sent.len() as f64,
-        sent.len()
-    );
+    let (middle, parts) = (costs.get(costs.len() / 2).copied().unwrap_or_default(), costs.len());
+    println!("{name}: {middle:.3} us of the receiving thread a packet, middle of {parts} parts of {AT_ONCE} packets");
     assert_eq!((report.packets.received, report.packets.lost), (sent.len() as u64, 0), "{name} {:?}", report.rx);
     assert_eq!(report.frames.complete, FRAMES as u64, "{name} {:?}", report.frames);
 }
