@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::frame::{Frame, FramePool};
 use crate::kernel::Kernel;
 use crate::mem::Space;
+use crate::ring::Reader;
 use crate::rx::{Receiver, RxError};
 use crate::stats::{FrameCounters, RxCounters};
 use crate::time::{MediaClock, Tai};
@@ -88,14 +89,25 @@ pub struct Parts<R> {
     counters: FrameCounters,
     number: u64,
     overwritten: u64,
+    reader: Option<Reader>,
     observe: Option<Observe>,
 }
 
 impl<R> Parts<R> {
     /// With another receiver, or the same seen in another way.
     pub fn map<S>(self, change: impl FnOnce(R) -> S) -> Parts<S> {
-        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, observe } = self;
-        Parts { receiver: change(receiver), depacketiser, policy, clock, counters, number, overwritten, observe }
+        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, reader, observe } = self;
+        Parts {
+            receiver: change(receiver),
+            depacketiser,
+            policy,
+            clock,
+            counters,
+            number,
+            overwritten,
+            reader,
+            observe,
+        }
     }
 }
 
@@ -145,14 +157,16 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 // the time says nothing of those that are missing.
                 let flushed = self.assembly.kernel.flush();
                 self.assembly.judge(flushed).map_err(RxError::Failed)?;
-            } else if let Some(now) = self.receiver.now() {
+            } else {
+                if let Some(guard) = &mut self.assembly.guard {
+                    guard.in_vain();
+                }
+                let Some(now) = self.receiver.now() else { return Ok(self.idle()) };
                 // Frames that wait for packets which never come; a capture's time is that of its packets.
                 let plan = self.depacketiser.idle(now);
                 self.assembly.execute(plan, &self.receiver, &[]).map_err(RxError::Failed)?;
             }
-            // Work that frames wait for takes microseconds: nobody sleeps over it.
-            let waiting = self.assembly.guard.as_ref().is_some_and(Guard::is_waiting);
-            return Ok(if waiting { Progress::Busy } else { Progress::Idle });
+            return Ok(self.idle());
         }
         let ring = self.receiver.ring();
         let slots = lease.slots();
@@ -230,13 +244,14 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         let overwritten = self.overwritten();
         let Pipeline { mut receiver, depacketiser, mut assembly, observe, held, .. } = self;
         assembly.abandon::<R::Mem>();
-        let Assembly { policy, clock, counters, number, .. } = assembly;
+        let Assembly { policy, clock, counters, number, guard, .. } = assembly;
         // The kernel ends first, and waits for work that reads what is leased.
         drop(assembly.kernel);
         for held in held {
             receiver.release(held.lease);
         }
-        Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, observe }
+        let reader = guard.map(Guard::into_reader);
+        Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, reader, observe }
     }
 
     /// The receiver alone.
@@ -246,10 +261,13 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
 
     /// Goes on where another pipeline stopped.
     pub fn resume(parts: Parts<R>, kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
-        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, observe } = parts;
+        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, reader, observe } = parts;
         let mut pipeline = Self::new(receiver, depacketiser, kernel, pool, policy, clock, deliver);
         (pipeline.assembly.counters, pipeline.assembly.number) = (counters, number);
         (pipeline.overwritten, pipeline.observe) = (overwritten, observe);
+        if let Some((guard, reader)) = pipeline.assembly.guard.as_mut().zip(reader) {
+            guard.resume(reader);
+        }
         pipeline
     }
 
@@ -285,6 +303,12 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
 
     fn overwritten(&self) -> u64 {
         self.overwritten + self.assembly.guard.as_ref().map_or(0, Guard::overwritten)
+    }
+
+    /// Work that frames wait for takes microseconds: nobody sleeps over it.
+    fn idle(&self) -> Progress {
+        let waiting = self.assembly.guard.as_ref().is_some_and(Guard::is_waiting);
+        if waiting { Progress::Busy } else { Progress::Idle }
     }
 
     fn give_back(&mut self) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 mod laps;
 
-pub use laps::{Geometry, Laps, Mark};
+pub use laps::{Geometry, Laps, Mark, Reader};
 
 use crate::error::Result;
 use crate::mem::{CpuAccess, Region, Space};

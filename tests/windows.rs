@@ -7,12 +7,13 @@ mod support;
 
 use gdmedia::depacketise::{Config, Depacketiser};
 use gdmedia::format::{Layout, Output, WireFormat};
-use gdmedia::frame::{Frame, FramePool};
-use gdmedia::kernel::{Colour, Conversion, CpuKernel, Kernel, Windows, why_not};
+use gdmedia::frame::{Frame, FrameBuf, FramePool};
+use gdmedia::kernel::{Colour, Conversion, CpuKernel, Kernel, KernelError, Ticket, Windows, why_not};
 use gdmedia::mem::{Host, Region};
 use gdmedia::packetise::Cut;
 use gdmedia::pipeline::{Incomplete, Pipeline};
-use gdmedia::ring::{Geometry, SplitRing};
+use gdmedia::plan::{Missing, Placement};
+use gdmedia::ring::{Geometry, Slot, SplitRing};
 use gdmedia::rx::Memory;
 use gdmedia::sdp::{Colorimetry, Depth, Range, Sampling, Scan, Tcs};
 use gdmedia::sink::{FileFormat, FileSink, Next, Sink, SinkQueue};
@@ -40,7 +41,7 @@ fn conversion() -> Conversion {
     Conversion { layout: Layout::new(wire(), Output::Wire).unwrap(), colour: COLOUR }
 }
 
-type HostWindows = Pipeline<Memory<Host>, Host, Windows<CpuKernel, Host>>;
+type HostWindows<K> = Pipeline<Memory<Host>, Host, Windows<K, Host>>;
 
 /// A pipeline of packets whose frames go to `deliver`, and the card that receives them.
 fn pipeline(
@@ -48,12 +49,22 @@ fn pipeline(
     wanted: Result<(), &str>,
     policy: Incomplete,
     deliver: impl FnMut(Frame) + Send + 'static,
-) -> (HostWindows, Shared) {
+) -> (HostWindows<CpuKernel>, Shared) {
+    pipeline_of(sent, wanted, policy, |_, kernel| kernel, deliver)
+}
+
+fn pipeline_of<K: Kernel<Host, Host>>(
+    sent: Vec<Sent>,
+    wanted: Result<(), &str>,
+    policy: Incomplete,
+    kernel: impl FnOnce(&Shared, CpuKernel) -> K,
+    deliver: impl FnMut(Frame) + Send + 'static,
+) -> (HostWindows<K>, Shared) {
     let (nic, ring) = nic::nic(sent, SLOTS as u32, MARGIN as u32, true, PAYLOAD);
     let receiver = nic::receiver(&nic, ring);
     let conversion = conversion();
     let pool = FramePool::host(conversion.layout.clone(), FRAMES + 4).unwrap();
-    let kernel = CpuKernel::new(conversion.clone(), None);
+    let kernel = kernel(&nic, CpuKernel::new(conversion.clone(), None));
     let kernel = Windows::new(kernel, &conversion, gdmedia::rx::Receiver::ring(&receiver), wanted);
     let depacketiser = Depacketiser::video(Config::new(wire(), 96, Some(RATE)));
     let mut deliver = deliver;
@@ -184,6 +195,75 @@ fn a_window_that_is_overwritten_before_it_is_delivered_is_mended() {
         }
         assert_eq!((frame.torn, frame.window), (n == 2, n != 2), "frame {n}");
         assert!(frame.octets == expected, "frame {n}");
+    }
+}
+
+/// Copies, but not before the card has written on.
+struct Held {
+    nic: Shared,
+    inner: CpuKernel,
+    ahead: usize,
+}
+
+impl Kernel<Host, Host> for Held {
+    fn apply(
+        &mut self,
+        ring: &SplitRing<Host>,
+        slots: &[Slot],
+        placements: &[Placement],
+        frame: &mut FrameBuf<Host>,
+    ) -> Result<Ticket, KernelError> {
+        self.nic.lock().write(std::mem::take(&mut self.ahead));
+        self.inner.apply(ring, slots, placements, frame)
+    }
+    fn conceal(
+        &mut self,
+        frame: &mut FrameBuf<Host>,
+        missing: &[Missing],
+        previous: Option<&Frame<Host>>,
+    ) -> Result<(), KernelError> {
+        Kernel::<Host, Host>::conceal(&mut self.inner, frame, missing, previous)
+    }
+    fn paint(&mut self, frame: &mut FrameBuf<Host>, missing: &[Missing]) -> Result<(), KernelError> {
+        Kernel::<Host, Host>::paint(&mut self.inner, frame, missing)
+    }
+    fn finish(&mut self, frame: FrameBuf<Host>) -> Result<(Frame<Host>, Ticket), KernelError> {
+        Kernel::<Host, Host>::finish(&mut self.inner, frame)
+    }
+    fn done(&mut self, ticket: Ticket) -> Result<bool, KernelError> {
+        Kernel::<Host, Host>::done(&mut self.inner, ticket)
+    }
+    fn name(&self) -> &'static str {
+        "held"
+    }
+}
+
+#[test]
+fn what_is_overwritten_while_a_window_is_copied_after_all_is_located() {
+    for policy in [Incomplete::Conceal, Incomplete::Show, Incomplete::Drop] {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = seen.clone();
+        let kernel = |nic: &Shared, inner| Held { nic: nic.clone(), inner, ahead: 40 };
+        let deliver = move |frame: Frame| into.lock().unwrap().push(see(&frame));
+        let (mut pipeline, nic) = pipeline_of(all(), Ok(()), policy, kernel, deliver);
+        // As above, and 40 packets more while the frame is copied.
+        nic.lock().ahead = Some((544, SLOTS - MARGIN + 370 - 544));
+        pipeline.run_to_end().unwrap();
+        let counts = pipeline.frames();
+        assert_eq!((counts.complete, counts.incomplete, counts.torn, counts.windows), (8, 1, 1, 8), "{counts:?}");
+        let seen = seen.lock().unwrap();
+        if policy == Incomplete::Drop {
+            assert_eq!((seen.len(), counts.withheld, pipeline.rx().overwritten), (FRAMES - 1, 1, 10));
+            continue;
+        }
+        assert_eq!((seen.len(), pipeline.rx().overwritten), (FRAMES, 50));
+        let (frame, sent) = (&seen[2], picture(wire(), 2));
+        let at = |m: &Missing| (m.row * wire().row_octets() + m.octet) as usize;
+        let missing: Vec<_> = frame.missing.iter().map(|m| at(m)..at(m) + m.len as usize).collect();
+        assert_eq!(missing.iter().map(|span| span.len()).sum::<usize>(), 50 * PAYLOAD);
+        let wrong =
+            (0..sent.len()).find(|at| frame.octets[*at] != sent[*at] && !missing.iter().any(|m| m.contains(at)));
+        assert_eq!(wrong, None);
     }
 }
 

@@ -30,7 +30,7 @@ pub trait Kernel<R: Space, F: Space>: Send {
     /// Nothing more is placed in this frame, of which every octet came or not; `last` is the ticket of the last placements.
     /// Starts what waits for more. What was read for the frame is checked when the ticket is done that this gives, and only
     /// then follow holes and [`Kernel::finish`]. Only called where rings are overwritten in time; elsewhere frames are
-    /// finished at once.
+    /// finished at once. Called again, with `whole` false, where a frame was whole and some of it has been overwritten.
     ///
     /// # Errors
     /// The kernel cannot go on.

@@ -214,13 +214,10 @@ impl<R: ReadAs<F>, F: Space, K: Kernel<R, F>> Kernel<R, F> for Windows<K, R> {
         missing: &[Missing],
         previous: Option<&Frame<F>>,
     ) -> Result<(), KernelError> {
-        // A window of which something was overwritten before it was delivered is none any more.
-        self.copy(frame)?;
         self.inner.conceal(frame, missing, previous.filter(|previous| previous.intact()))
     }
 
     fn paint(&mut self, frame: &mut FrameBuf<F>, missing: &[Missing]) -> Result<(), KernelError> {
-        self.copy(frame)?;
         self.inner.paint(frame, missing)
     }
 

@@ -172,6 +172,19 @@ impl<F: Space, K> Assembly<F, K> {
         K: Kernel<R::Mem, F>,
     {
         let Some(mut closing) = self.guard.as_mut().and_then(|guard| guard.next_checked(held)) else { return Ok(()) };
+        if let Some(frame) = &mut closing.frame
+            && (closing.is_torn && closing.in_ring && self.policy != Incomplete::Drop)
+        {
+            // A window that is none any more. The ring comes round while it is copied, too.
+            let closed = self.kernel.close(frame, false, self.last_ticket);
+            if let Some(guard) = &mut self.guard {
+                guard.read_again(closing, *closed.as_ref().unwrap_or(&Ticket::default()));
+            }
+            return self.judge(closed.map(|_| ()));
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.settle(&mut closing);
+        }
         let frame = closing.frame.take();
         let Closing { number, end, missing, is_torn, .. } = &closing;
         let concluded = self.conclude(*number, frame, end, missing, *is_torn, receiver);

@@ -10,7 +10,7 @@ use crate::frame::FrameBuf;
 use crate::kernel::Ticket;
 use crate::mem::Space;
 use crate::plan::{FrameEnd, FrameId, MAX_OPEN, Missing, Placement};
-use crate::ring::{Laps, Lease, Mark, Slot};
+use crate::ring::{Laps, Lease, Mark, Reader, Slot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -29,6 +29,9 @@ pub(super) struct Read {
     placed: Vec<(Serial, Placement)>,
 }
 
+/// Polls in vain after which the reader has caught up with the ring.
+const VAIN: u32 = 16;
+
 /// Counts frames as they open, from 1.
 type Serial = u64;
 
@@ -43,6 +46,10 @@ pub(super) struct Closing<F: Space> {
     /// The latter, until then.
     torn: Vec<Missing>,
     pub is_torn: bool,
+    /// Packets that the latter came by, until they are counted.
+    overwritten: u64,
+    /// Its octets may still be those of the ring, to be read again.
+    pub in_ring: bool,
     serial: Serial,
     /// When it is done, everything has been read.
     ticket: Ticket,
@@ -51,7 +58,9 @@ pub(super) struct Closing<F: Space> {
 /// Checks what was read.
 #[derive(Debug)]
 pub(super) struct Guard<F: Space> {
-    laps: Arc<Laps>,
+    reader: Reader,
+    /// Polls that brought nothing.
+    vain: u32,
     row_octets: u32,
     /// The lease that is being executed.
     current: Read,
@@ -72,7 +81,8 @@ impl<F: Space> Guard<F> {
     /// `at_close`: a lease that is given back has not been read yet, see [`crate::kernel::Kernel::reads_at_close`].
     pub fn new(laps: Arc<Laps>, wire: &WireFormat, at_close: bool) -> Self {
         Guard {
-            laps,
+            reader: Reader::new(laps),
+            vain: 0,
             row_octets: wire.row_octets(),
             current: Read::default(),
             open: Default::default(),
@@ -85,9 +95,26 @@ impl<F: Space> Guard<F> {
         }
     }
 
+    /// Who has read so far, for another one to go on.
+    pub fn into_reader(self) -> Reader {
+        self.reader
+    }
+    /// Goes on where another one has read.
+    pub fn resume(&mut self, reader: Reader) {
+        self.reader = reader;
+    }
+
+    /// A poll brought nothing. One such poll says little, cards have them while packets wait; some together say that none does.
+    pub fn in_vain(&mut self) {
+        self.vain += 1;
+        if self.vain >= VAIN {
+            self.vain = 0;
+            self.reader.caught_up();
+        }
+    }
     /// A lease was taken, and nothing has been read of it.
     pub fn take(&mut self, slots: &[Slot]) {
-        self.current.marks.extend(slots.iter().map(|slot| self.laps.mark(slot)));
+        self.current.marks.extend(slots.iter().map(|slot| self.reader.take(slot)));
     }
     /// The same lease has been executed: what was read of it.
     pub fn taken(&mut self) -> Read {
@@ -128,8 +155,18 @@ impl<F: Space> Guard<F> {
         let (serial, torn) = open.unwrap_or_default();
         let mut runs = self.runs.pop().unwrap_or_default();
         runs.extend_from_slice(missing);
-        let end = end.clone();
-        self.closing.push_back(Closing { number, frame, end, missing: runs, torn, is_torn: false, serial, ticket });
+        self.closing.push_back(Closing {
+            number,
+            frame,
+            end: end.clone(),
+            missing: runs,
+            torn,
+            is_torn: false,
+            overwritten: 0,
+            in_ring: self.kept.is_some(),
+            serial,
+            ticket,
+        });
     }
 
     /// The oldest lease has been read, unless slots are read at the close: looks whether it still held what it held.
@@ -145,7 +182,7 @@ impl<F: Space> Guard<F> {
             let open = self.open.iter_mut().find(|open| open.0 == serial).map(|open| &mut open.1);
             let torn = open.or_else(|| self.closing.iter_mut().find(|c| c.serial == serial).map(|c| &mut c.torn));
             if let Some(torn) = torn {
-                self.overwritten += tear(&self.laps, self.row_octets, &read.marks, placed, torn);
+                self.overwritten += tear(self.reader.laps(), self.row_octets, &read.marks, placed, torn);
             }
         }
         self.reuse(read);
@@ -161,24 +198,35 @@ impl<F: Space> Guard<F> {
     pub fn next_ticket(&self) -> Option<Ticket> {
         Some(self.closing.front()?.ticket)
     }
-    /// The oldest frame that closed, which has been read. `held` are the leases that have not been checked.
+    /// The oldest frame that closed, which has been read. `held` are the leases that have not been checked. It goes on with
+    /// [`Guard::read_again`] or [`Guard::settle`].
     pub fn next_checked<'a>(&mut self, held: impl Iterator<Item = &'a Read>) -> Option<Closing<F>> {
         let mut closing = self.closing.pop_front()?;
-        let (laps, row_octets, serial) = (&self.laps, self.row_octets, closing.serial);
+        let (laps, row_octets, serial) = (self.reader.laps(), self.row_octets, closing.serial);
         let mut check = |read: &Read| {
             for placed in read.placed.chunk_by(|a, b| a.0 == b.0).filter(|placed| placed[0].0 == serial) {
-                self.overwritten += tear(laps, row_octets, &read.marks, placed, &mut closing.torn);
+                closing.overwritten += tear(laps, row_octets, &read.marks, placed, &mut closing.torn);
             }
         };
         self.kept.iter().flatten().for_each(&mut check);
         held.for_each(check);
-        self.forget();
         closing.is_torn = !closing.torn.is_empty();
+        Some(closing)
+    }
+    /// Octets of it are read from the ring once more, and only when `ticket` is done it is known which of them held.
+    pub fn read_again(&mut self, mut closing: Closing<F>, ticket: Ticket) {
+        closing.torn.clear();
+        (closing.overwritten, closing.in_ring, closing.ticket) = (0, false, ticket);
+        self.closing.push_front(closing);
+    }
+    /// Nothing more is read for it: its loss map has what was overwritten, and that is counted.
+    pub fn settle(&mut self, closing: &mut Closing<F>) {
+        self.overwritten += closing.overwritten;
+        self.forget();
         if closing.is_torn {
             closing.missing.append(&mut closing.torn);
             join(&mut closing.missing);
         }
-        Some(closing)
     }
     /// What was kept for frames that are gone.
     fn forget(&mut self) {
@@ -287,7 +335,11 @@ mod tests {
         };
         guard.close(wanted, (0, None), &end, &[], Ticket(7));
         assert_eq!((guard.next_ticket(), kept(&guard)), (Some(Ticket(7)), 2));
-        assert!(guard.next_checked(std::iter::empty()).is_some());
+        let closing = guard.next_checked(std::iter::empty()).unwrap();
+        guard.read_again(closing, Ticket(9));
+        assert_eq!((guard.next_ticket(), kept(&guard)), (Some(Ticket(9)), 2), "it is read once more");
+        let mut closing = guard.next_checked(std::iter::empty()).unwrap();
+        guard.settle(&mut closing);
         assert_eq!(kept(&guard), 0);
     }
 

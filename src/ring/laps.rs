@@ -8,6 +8,9 @@
 //! - the slot [`Geometry::margin`] before it. The NIC comes by there first. It may write a packet's payload before its
 //!   header, or make the two visible in another order, so that the slot's own header alone would tell too late.
 //!
+//! Whoever is a whole round behind meets the packets of the next one in the slots that it is told of, and where it overtakes
+//! the NIC there are headers whose payload has not come yet. So a [`Reader`] looks back at a slot that it took before.
+//!
 //! What is no lap: a place whose packet never came (it keeps what an earlier round left there), the copy that comes by a
 //! second leg and is written over the first (the same octets), and, where slots go by sequence number, a packet that comes
 //! later than those after it. A sender that starts anew with earlier timestamps makes one margin of packets look
@@ -44,7 +47,7 @@ pub struct Geometry {
 }
 
 /// What the first octets of a slot say, as far as it differs from packet to packet and not from leg to leg.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     timestamp: u32,
     sequence: u16,
@@ -53,6 +56,12 @@ struct Header {
 }
 
 impl Header {
+    /// Memory that was never written.
+    const NONE: Header = Header { timestamp: 0, sequence: 0, extended: 0 };
+    /// The sequence number, extended as in ST 2110-20.
+    const fn number(self) -> u32 {
+        (self.extended as u32) << 16 | self.sequence as u32
+    }
     /// It is of a later packet than the other.
     const fn is_after(self, other: Header) -> bool {
         match self.timestamp.wrapping_sub(other.timestamp) as i32 {
@@ -132,13 +141,15 @@ impl Laps {
     /// counts as overwritten.
     #[inline]
     pub fn mark(&self, slot: &Slot) -> Mark {
-        let Some(place) = self.place(slot) else {
-            return Mark { place: 0, own: Header::default(), before: Header::default(), late: true };
-        };
+        self.place(slot).map_or(Mark::OUTSIDE, |place| self.mark_at(place))
+    }
+
+    #[inline]
+    fn mark_at(&self, place: u32) -> Mark {
         let own = self.header(place);
         let before = self.header(self.before(place));
-        // A later packet than the slot's: the NIC has been there again. Zeros are memory that it never wrote.
-        let late = before.is_after(own) && before != Header::default();
+        // A later packet than the slot's: the NIC has been there again.
+        let late = before.is_after(own) && before != Header::NONE;
         // The reads of the packet come after this.
         fence(Acquire);
         Mark { place, own, before, late }
@@ -165,6 +176,72 @@ impl Laps {
     }
 }
 
+/// Takes slots in the order in which the receiver tells of them, and sees when packets of a later round lie there already.
+#[derive(Debug)]
+pub struct Reader {
+    laps: Arc<Laps>,
+    /// Of each ring from which something was taken since it had nothing more.
+    behind: Vec<Option<Behind>>,
+}
+
+/// What was taken before.
+#[derive(Clone, Debug)]
+struct Behind {
+    /// What a slot held that was taken a margin of slots ago, and one that was taken later.
+    far: (u32, Header),
+    near: (u32, Header),
+    /// Slots that were taken after the nearer one.
+    since: u32,
+    /// Number of the newest packet that was believed; where every slot is told of, of the one that should have been there.
+    reach: u32,
+}
+
+impl Reader {
+    /// One who has taken nothing yet.
+    pub fn new(laps: Arc<Laps>) -> Self {
+        let behind = vec![None; laps.geometry.rings as usize];
+        Reader { laps, behind }
+    }
+
+    /// The ring that it reads.
+    pub const fn laps(&self) -> &Arc<Laps> {
+        &self.laps
+    }
+
+    /// [`Laps::mark`], but that a packet counts as overwritten, too, that is half a ring later than what was told of, when
+    /// the NIC has come round to slots that were taken before: it may not be there yet whole.
+    #[inline]
+    pub fn take(&mut self, slot: &Slot) -> Mark {
+        let Some(place) = self.laps.place(slot) else { return Mark::OUTSIDE };
+        let mut mark = self.laps.mark_at(place);
+        let Geometry { slots, margin, in_sequence, .. } = self.laps.geometry;
+        let Some(behind) = self.behind.get_mut((place / slots) as usize) else { return mark };
+        let (this, number) = ((place, mark.own), mark.own.number());
+        let behind = behind.get_or_insert(Behind { far: this, near: this, since: 0, reach: number });
+        let came_round = [behind.far, behind.near].iter().any(|(place, was)| self.laps.header(*place) != *was);
+        if !in_sequence {
+            behind.reach = behind.reach.wrapping_add(1);
+        }
+        let ahead = i64::from(number.wrapping_sub(behind.reach) as i32);
+        if came_round && ahead > i64::from(slots / 2) {
+            mark.late = true;
+        } else if ahead > 0 || ahead < -i64::from(slots) {
+            behind.reach = number;
+        }
+        behind.since += 1;
+        if !came_round && behind.since >= margin {
+            behind.far = std::mem::replace(&mut behind.near, this);
+            behind.since = 0;
+        }
+        mark
+    }
+
+    /// There is nothing more to be taken: the reader has caught up with the NIC.
+    pub fn caught_up(&mut self) {
+        self.behind.fill(None);
+    }
+}
+
 impl<M: Space> SplitRing<M> {
     /// The same ring for another reader; none where it is not overwritten in time.
     pub(crate) fn again(&self) -> Option<Self> {
@@ -183,6 +260,10 @@ pub struct Mark {
     before: Header,
     /// It may have been overwritten even then.
     late: bool,
+}
+
+impl Mark {
+    const OUTSIDE: Mark = Mark { place: 0, own: Header::NONE, before: Header::NONE, late: true };
 }
 
 #[cfg(test)]
@@ -321,6 +402,50 @@ mod tests {
         let holds: Vec<_> = slots.iter().map(|slot| laps.mark(slot)).map(|mark| laps.holds(&mark)).collect();
         let expected: Vec<_> = (0..64).map(|n| !(20..28).contains(&n)).collect();
         assert_eq!(holds, expected);
+    }
+
+    #[test]
+    fn packets_of_later_rounds_are_not_believed() {
+        // The reader is held up at packet 100, and the NIC goes one to three rounds further.
+        for (in_sequence, last) in
+            [false, true].into_iter().flat_map(|order| [183, 215, 227, 260, 300].map(|n| (order, n)))
+        {
+            let (nic, laps) = Nic::ring(64, 1, 8, in_sequence);
+            let mut reader = Reader::new(laps.clone());
+            (0..100).for_each(|n| assert!(laps.holds(&reader.take(&nic.next(n))), "{n}"));
+            let told: Vec<_> = (100..=last).map(|n| nic.next(n)).collect();
+            let holds: Vec<_> = told.iter().map(|slot| reader.take(slot)).map(|mark| laps.holds(&mark)).collect();
+            // What is there is what was told of when the NIC is less than a round ahead, and less a margin.
+            let there = |n| n + 64 - 8 > last;
+            let wrong = (100..=last).find(|n| holds[(n - 100) as usize] && !there(*n));
+            assert_eq!(wrong, None, "in sequence {in_sequence}, up to {last}");
+            if !in_sequence || last == 183 {
+                assert!((100..=last).all(|n| holds[(n - 100) as usize] == there(n)), "up to {last}: {holds:?}");
+            }
+            reader.caught_up();
+            assert!((last + 1..last + 200).all(|n| laps.holds(&reader.take(&nic.next(n)))));
+        }
+    }
+
+    #[test]
+    fn packets_that_were_lost_before_the_ring_are_no_lap() {
+        let (nic, laps) = Nic::ring(64, 1, 8, false);
+        let mut reader = Reader::new(laps.clone());
+        (0..100).for_each(|n| assert!(laps.holds(&reader.take(&nic.next(n)))));
+        (100..200).for_each(|n| assert!(laps.holds(&reader.take(&nic.write(n % 64, n + 70_000))), "{n}"));
+    }
+
+    #[test]
+    fn a_sender_that_begins_anew_is_believed_when_the_reader_has_caught_up() {
+        let (nic, laps) = Nic::ring(64, 1, 8, false);
+        let mut reader = Reader::new(laps);
+        (0..64).for_each(|place| assert!(!reader.take(&nic.write(place, 500_000 + place)).late));
+        // Its numbers and timestamps are others now.
+        for n in 0..64 {
+            assert_eq!(reader.take(&nic.next(n)).late, n < 8, "{n}");
+        }
+        reader.caught_up();
+        assert!((64..400).all(|n| !reader.take(&nic.next(n)).late));
     }
 
     #[test]
