@@ -288,7 +288,7 @@ fn bypass(s: &Situation, cannot: bool) -> Technique {
         return it(Helps::Cannot, "it changes nothing about what keeps these streams out".into());
     }
     let with = match (s.bypass.as_slice(), s.mendable.as_slice()) {
-        ([first, ..], _) => format!("{first} is there"),
+        ([first, ..], _) => format!("{first} is there (--backend {})", option(first)),
         ([], [first, ..]) => format!("{first} could be had: see the ways in"),
         ([], []) => "none that gdmedia can use is there".into(),
     };
@@ -399,6 +399,11 @@ fn overlap(s: &Situation, gpu: bool) -> Technique {
             GPU_US
         ),
     )
+}
+
+/// What `--backend` calls a way in.
+fn option(way: &str) -> &'static str {
+    if way == "Rivermax" { "rivermax" } else { "xdp" }
 }
 
 fn percent(cores: f64) -> String {
@@ -532,7 +537,10 @@ mod tests {
                 },
                 verdict: CouldBeBetter,
                 helps: [Yes, Cannot, Cannot, Cannot],
-                words: ["75 % of a core", "one stream takes 75 % of its thread's core with sockets; AF_XDP is there"],
+                words: [
+                    "75 % of a core",
+                    "one stream takes 75 % of its thread's core with sockets; AF_XDP is there (--backend xdp)",
+                ],
             },
             Case {
                 name: "others keep all cores busy",
@@ -641,6 +649,28 @@ mod tests {
                     "a capture is read by the CPU as fast as it goes, unpacked on the GPU",
                     "it is installed, but a capture has headers between its payload",
                 ],
+            },
+            Case {
+                name: "a port that is nearly full",
+                facts: Situation {
+                    loads: vec![Load {
+                        link: "the port eno1".into(),
+                        wanted: 23_000_000_000,
+                        capacity: Some(25_000_000_000),
+                        bus: false,
+                    }],
+                    ..server(100, vec![hd()])
+                },
+                verdict: CouldBeBetter,
+                helps: [Little, Cannot, Cannot, Cannot],
+                words: ["sockets receive it", "there is no GPU"],
+            },
+            Case {
+                name: "from a file, which may take the time that it needs",
+                facts: Situation { source: Source::Storage, cores: 3, ..server(100, four()) },
+                verdict: Good,
+                helps: [Cannot, Cannot, Cannot, Cannot],
+                words: ["a capture is read by the CPU as fast as it goes", "data comes from a file"],
             },
             Case {
                 name: "no SDP",

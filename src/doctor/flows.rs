@@ -116,7 +116,7 @@ fn stream(
     let mut legs = Vec::new();
     for (n, leg) in flow.legs.iter().enumerate() {
         let wanted = named.get(n).or(named.last()).map(String::as_str);
-        let (interface, finding) = way(n, leg, wanted, system);
+        let (interface, finding) = way(name, n, leg, wanted, system);
         findings.push(finding);
         let sources = leg.sources.clone();
         legs.push(Way { destination: leg.destination, port: leg.port, sources, interface });
@@ -148,7 +148,7 @@ fn picture(v: &Video) -> String {
 }
 
 /// The interface of a leg, as [`crate::rx::Socket`] chooses it.
-fn way(number: usize, leg: &Leg, named: Option<&str>, system: &dyn System) -> (Option<String>, Finding) {
+fn way(sdp: &str, number: usize, leg: &Leg, named: Option<&str>, system: &dyn System) -> (Option<String>, Finding) {
     let to = leg.destination;
     let all = system.interfaces();
     let is =
@@ -193,7 +193,7 @@ fn way(number: usize, leg: &Leg, named: Option<&str>, system: &dyn System) -> (O
         Err(text) => {
             let on = names().iter().find(|n| **n != "lo").copied().unwrap_or("INTERFACE").to_owned();
             let net = if to.is_ipv4() { "224.0.0.0/4" } else { "ff00::/8" };
-            let finding = missing(text).fix(format!("gdmedia doctor --interface {on}"));
+            let finding = missing(text).fix(format!("gdmedia doctor --sdp {} --interface {on}", quoted(sdp)));
             (None, if named.is_none() { finding.fix(format!("ip route add {net} dev {on}")) } else { finding })
         }
     }

@@ -171,6 +171,7 @@ fn sharing(root: &Root, cuda: &Cuda) -> (Finding, Finding, Option<String>) {
 fn nvenc(system: &dyn System, gpu: bool) -> Finding {
     const ID: &str = "nvenc";
     match system.library(&["libnvidia-encode.so.1"]) {
+        None if !gpu => Finding::new(ID, State::NotApplicable, "no GPU"),
         None => Finding::new(ID, State::Missing, "libnvidia-encode is not installed")
             .gives("encoders of GStreamer on the GPU (nvh264enc, nvh265enc)")
             .fix("apt install libnvidia-encode1"),

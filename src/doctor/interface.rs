@@ -93,7 +93,7 @@ impl Interface {
 
     /// Bits a second of the port.
     pub fn bits_per_second(&self) -> Option<u64> {
-        self.speed.map(|megabits| megabits * 1_000_000)
+        self.speed.map(|megabits| megabits.saturating_mul(1_000_000))
     }
 
     /// It is a card of the mlx5 family.
@@ -399,7 +399,7 @@ fn card(root: &Root, name: &str) -> Option<String> {
 
 /// Bits a second of all legs together.
 pub fn wanted(legs: &[(&Stream, &Way)]) -> u64 {
-    legs.iter().map(|(s, _)| s.bits_per_second).sum()
+    legs.iter().map(|(s, _)| s.bits_per_second).fold(0, u64::saturating_add)
 }
 
 /// `2.59 Gb/s`.

@@ -45,6 +45,9 @@ const IPC_LOCK: u32 = 14;
 const SYS_ADMIN: u32 = 21;
 const BPF: u32 = 39;
 
+/// Octets that may be locked, with which nothing is short.
+const LOCKED: u64 = 512 << 20;
+
 impl Machine {
     /// Reads it.
     pub fn read(root: &Root, system: &dyn System) -> Self {
@@ -88,10 +91,16 @@ impl Machine {
         self.rights >> capability & 1 == 1
     }
 
-    /// It may load programs into the kernel and open AF_XDP sockets; else what is missing.
+    /// It may load programs into the kernel, open AF_XDP sockets and lock their memory; else what is missing.
     pub fn missing_for_xdp(&self) -> Vec<&'static str> {
         let bpf = self.may(BPF) || self.may(SYS_ADMIN);
-        let each = [(self.may(NET_RAW), "cap_net_raw"), (self.may(NET_ADMIN), "cap_net_admin"), (bpf, "cap_bpf")];
+        let few = matches!(self.memlock, Some(Some(n)) if n < LOCKED);
+        let each = [
+            (self.may(NET_RAW), "cap_net_raw"),
+            (self.may(NET_ADMIN), "cap_net_admin"),
+            (bpf, "cap_bpf"),
+            (!few || self.may(IPC_LOCK), "cap_ipc_lock"),
+        ];
         each.into_iter().filter(|(have, _)| !have).map(|(_, name)| name).collect()
     }
 
@@ -221,13 +230,12 @@ impl Machine {
 
     fn memlock_finding(&self) -> Finding {
         const ID: &str = "memlock";
-        const ENOUGH: u64 = 512 << 20;
-        let gives = "memory for verbs, DPDK and (before Linux 5.11) AF_XDP; sockets need none";
+        let gives = "memory for AF_XDP, verbs and DPDK; sockets need none";
         match self.memlock {
             None => Finding::new(ID, State::NotKnown, "cannot be read").see("ulimit -l"),
             Some(None) => Finding::good(ID, "no limit"),
             Some(Some(n)) if self.may(IPC_LOCK) => Finding::good(ID, format!("{}, and this user is above it", size(n))),
-            Some(Some(n)) if n >= ENOUGH => Finding::good(ID, size(n)),
+            Some(Some(n)) if n >= LOCKED => Finding::good(ID, size(n)),
             Some(Some(n)) => {
                 Finding::new(ID, State::Missing, format!("{} at most", size(n))).gives(gives).fix("ulimit -l unlimited")
             }
@@ -323,9 +331,9 @@ pub fn size(octets: u64) -> String {
 fn count(list: &str) -> u32 {
     let span = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(last.trim().parse::<u32>().ok()?.checked_sub(first.trim().parse().ok()?)? + 1)
+        last.trim().parse::<u32>().ok()?.checked_sub(first.trim().parse().ok()?)?.checked_add(1)
     };
-    list.split(',').filter_map(span).sum()
+    list.split(',').filter_map(span).fold(0, u32::saturating_add)
 }
 
 /// The soft limit of `Max locked memory` in /proc/self/limits.
@@ -353,6 +361,7 @@ mod tests {
     #[test]
     fn lists_of_cores_are_counted() {
         assert_eq!([count("0"), count("0-15"), count("0-3,8,10-11\n"), count(""), count("3-1")], [1, 16, 7, 0, 0]);
+        assert_eq!([count("0-4294967295"), count("0-4294967294,0-7")], [0, u32::MAX]);
     }
 
     #[test]
@@ -384,5 +393,10 @@ mod tests {
         assert_eq!(machine(0x3000).missing_for_xdp(), ["cap_bpf"]);
         assert_eq!(machine(0x20_3000).missing_for_xdp(), [""; 0]);
         assert_eq!(machine(1 << 39 | 0x3000).missing_for_xdp(), [""; 0]);
+        // Memory of AF_XDP is locked: CAP_IPC_LOCK is above the limit.
+        let locked = |rights, memlock| Machine { memlock, ..machine(rights) }.missing_for_xdp();
+        assert_eq!(locked(0x20_3000, Some(Some(8 << 20))), ["cap_ipc_lock"]);
+        assert_eq!(locked(0x20_7000, Some(Some(8 << 20))), [""; 0]);
+        assert_eq!(locked(0x20_3000, Some(None)), [""; 0]);
     }
 }

@@ -38,6 +38,7 @@ use interface::Interface;
 use machine::Machine;
 use report::About;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 /// What is asked.
@@ -144,7 +145,12 @@ fn flow_sections(request: &Request, network: bool, system: &dyn System) -> (Vec<
 }
 
 fn capture(path: &std::path::Path) -> Finding {
-    match std::fs::File::open(path).and_then(|f| f.metadata()) {
+    // A pipe is not waited for.
+    let file = std::fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    match file.and_then(|f| f.metadata()) {
+        Ok(meta) if meta.is_dir() => {
+            Finding::new("capture", State::Missing, format!("{}: a folder", path.display())).blocks()
+        }
         Ok(meta) => Finding::good("capture", format!("{}, {}", path.display(), machine::size(meta.len()))),
         Err(e) => Finding::new("capture", State::Missing, format!("{}: {e}", path.display())).blocks(),
     }
@@ -201,25 +207,33 @@ fn legs_of<'a>(streams: &'a [Stream], name: &str) -> Vec<(&'a Stream, &'a Way)> 
 /// there to the GPU they cross the GPU's links down, which is the other direction of those that both share.
 fn loads(streams: &[Stream], interfaces: &[Interface], gpu: Option<&gpu::Gpu>) -> Vec<Load> {
     let mut out = Vec::new();
+    // VLANs have the port of the card beneath them.
+    let mut ports = BTreeMap::<&str, (u64, Option<u64>, Vec<&str>)>::new();
     let mut up = BTreeMap::<&str, (u64, u64, Vec<&str>)>::new();
-    let mut all = 0;
+    let mut all = 0u64;
     for i in interfaces {
         let wanted = interface::wanted(&legs_of(streams, &i.base.name));
-        all += wanted;
-        if i.card.is_some() {
-            out.push(Load {
-                link: format!("the port {}", i.base.name),
-                wanted,
-                capacity: i.bits_per_second(),
-                bus: false,
-            });
+        all = all.saturating_add(wanted);
+        if let Some(card) = &i.card {
+            let entry = ports.entry(card).or_default();
+            entry.0 = entry.0.saturating_add(wanted);
+            entry.1 = entry.1.max(i.bits_per_second());
+            entry.2.push(&i.base.name);
         }
         for link in &i.links {
             let entry = up.entry(&link.address).or_insert((0, link.bits_per_second(), Vec::new()));
-            entry.0 += wanted;
+            entry.0 = entry.0.saturating_add(wanted);
             entry.2.push(&i.base.name);
         }
     }
+    out.extend(ports.into_iter().map(|(card, (wanted, capacity, names))| {
+        let link = if names == [card] {
+            format!("the port {card}")
+        } else {
+            format!("the port {card} ({})", names.join(", "))
+        };
+        Load { link, wanted, capacity, bus: false }
+    }));
     out.extend(up.into_iter().map(|(address, (wanted, capacity, names))| Load {
         link: format!("the PCIe link {address} ({})", names.join(", ")),
         wanted,

@@ -163,7 +163,7 @@ fn bar1(resources: &str) -> Option<u64> {
             lines.next();
         }
         if flags & MEMORY != 0 && end > start {
-            windows.push(end - start + 1);
+            windows.push((end - start).saturating_add(1));
         }
     }
     windows.get(1).copied()

@@ -1,7 +1,13 @@
 //! Files of the system, read below a folder: `/`, or a tree that a test has written.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// Octets of a text.
+const LONGEST: u64 = 1 << 20;
 
 /// Where sysfs and procfs are looked for.
 #[derive(Clone, Debug)]
@@ -16,9 +22,13 @@ impl Root {
     pub fn path(&self, path: &str) -> PathBuf {
         self.0.join(path)
     }
-    /// A text without the white space around it; none where it is not there or may not be read.
+    /// A text without the white space around it; none where it is not there or may not be read. What is longer than any
+    /// file of sysfs is cut, and nothing is waited for.
     pub fn text(&self, path: &str) -> Option<String> {
-        std::fs::read(self.path(path)).ok().map(|octets| String::from_utf8_lossy(&octets).trim().to_owned())
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(self.path(path)).ok()?;
+        let mut octets = Vec::new();
+        file.take(LONGEST).read_to_end(&mut octets).ok()?;
+        Some(String::from_utf8_lossy(&octets).trim().to_owned())
     }
     /// A text that is a number.
     pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {

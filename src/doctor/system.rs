@@ -43,8 +43,8 @@ pub trait System {
 pub struct Xdp {
     /// What the driver can do; none where the kernel does not say.
     pub features: Option<Features>,
-    /// Number of a program there that is not gdmedia's.
-    pub foreign: Option<u32>,
+    /// A program there that is not gdmedia's: its number, and where it runs.
+    pub foreign: Option<(u32, xdp::Attached)>,
 }
 
 /// Ways in that this gdmedia was built with.
@@ -86,7 +86,10 @@ impl System for Here {
     }
     fn xdp(&self, interface: &Interface) -> Xdp {
         let running = xdp::running(&interface.name).ok().flatten();
-        Xdp { features: netlink::features(interface.index), foreign: running.filter(|r| !r.ours).map(|r| r.id) }
+        Xdp {
+            features: netlink::features(interface.index),
+            foreign: running.filter(|r| !r.ours).map(|r| (r.id, r.attached)),
+        }
     }
     fn library<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         library::first(names)

@@ -4,6 +4,7 @@ use super::ptp::tests::stand_in;
 use super::root::tests::Tree;
 use super::*;
 use crate::rx::socket;
+use crate::rx::xdp::Attached;
 use crate::sdp::Mode;
 use advice::Helps;
 use std::collections::BTreeMap;
@@ -295,7 +296,7 @@ fn every_fault_has_its_name_and_its_cure() {
             Missing,
             true,
             "no route leads to the group 239.1.1.1",
-            "gdmedia doctor --interface ens1",
+            "gdmedia doctor --sdp 0.sdp --interface ens1",
             2,
         ),
         (
@@ -304,7 +305,7 @@ fn every_fault_has_its_name_and_its_cure() {
             Missing,
             true,
             "no interface eth9; there are: ens1",
-            "gdmedia doctor --interface ens1",
+            "gdmedia doctor --sdp 0.sdp --interface ens1",
             2,
         ),
         (
@@ -559,12 +560,21 @@ fn every_fault_has_its_name_and_its_cure() {
         (|b| b.fake.busy = 15.0, "cores", CouldBeBetter, false, "16 cores, 15.0 of them busy now", "top -H", 1),
         (|b| b.fake.tai = None, "tai-offset", Missing, false, "never told", "phc2sys -a -r", 0),
         (
-            |b| b.fake.xdp.foreign = Some(99),
+            |b| b.fake.xdp.foreign = Some((99, Attached::Native)),
             "af-xdp",
             Missing,
             false,
             "another XDP program (number 99) runs on ens1",
-            "ip link set ens1 xdp off",
+            "ip link set ens1 xdpdrv off",
+            0,
+        ),
+        (
+            |b| b.fake.xdp.foreign = Some((99, Attached::Generic)),
+            "af-xdp",
+            Missing,
+            false,
+            "another XDP program (number 99) runs on ens1",
+            "ip link set ens1 xdpgeneric off",
             0,
         ),
         (
@@ -867,6 +877,101 @@ fn streams_of_one_port_and_of_one_switch_add_up() {
 }
 
 #[test]
+fn rivermax_could_be_had_where_the_card_is() {
+    let mut machine = Lab::new();
+    machine.fake.uses.rivermax = true;
+    let mendable = |machine: &Lab| {
+        let root = machine.tree.root();
+        let read = |i: &socket::Interface| Interface::read(&root, &machine.fake, i.clone(), &[]);
+        let interfaces: Vec<_> = machine.fake.interfaces.iter().map(read).collect();
+        ways::findings(&root, &machine.fake, &Machine::read(&root, &machine.fake), &interfaces).1
+    };
+    assert_eq!(mendable(&machine).mendable, ["AF_XDP", "Rivermax"]);
+    machine.fake.uses.rivermax = false;
+    assert_eq!(mendable(&machine).mendable, ["AF_XDP"], "not built in");
+}
+
+#[test]
+fn the_buffer_counts_that_is_the_shortest() {
+    let mut machine = Lab::new();
+    machine.sdp(&VIDEO.replace("width=1920; height=1080", "width=3840; height=2160"));
+    machine.tree.file("proc/sys/net/core/rmem_max", "2097152");
+    let report = machine.examine();
+    let (helps, reason) = technique(&report, "kernel-bypass");
+    assert_eq!(helps, Helps::Yes, "{reason}");
+    assert!(reason.starts_with("the socket buffer holds 2.0 ms only"), "{reason}");
+}
+
+#[test]
+fn vlans_of_one_port_share_it() {
+    let mut machine = Lab::new();
+    for (n, name) in ["ens1.100", "ens1.200"].into_iter().enumerate() {
+        let class = format!("sys/class/net/{name}");
+        machine.tree.link(&format!("{class}/lower_ens1"), "sys/class/net/ens1");
+        machine.tree.file(&format!("{class}/mtu"), "1500").file(&format!("{class}/speed"), "25000");
+        machine.fake.interfaces.push(interface(name, 12 + n as u32, &format!("10.0.{n}.3")));
+    }
+    let uhd = VIDEO.replace("width=1920; height=1080", "width=3840; height=2160");
+    let (head, medium) = uhd.split_once("m=video").unwrap();
+    let other = medium.replace("239.1.1.1", "239.1.1.2");
+    machine.request.sdps.clear();
+    machine.request.interfaces = vec!["ens1.100".into(), "ens1.200".into()];
+    for _ in 0..2 {
+        machine.sdp(&format!("{head}a=group:DUP a b\r\nm=video{medium}a=mid:a\r\nm=video{other}a=mid:b\r\n"));
+    }
+    // Each VLAN carries 20.68 of 25 Gb/s, and both have the same port.
+    let report = machine.examine();
+    assert_eq!(report.exit, 2);
+    let summary = &report.recommendation.summary;
+    assert!(summary.contains("41.36 Gb/s of 25 Gb/s on the port ens1 (ens1.100, ens1.200)"), "{summary}");
+}
+
+#[test]
+fn files_with_anything_in_them_are_read_without_harm() {
+    fn files(folder: &std::path::Path, out: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => files(&entry.path(), out),
+                kind if kind.is_file() => out.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    let machine = Lab::new();
+    let mut all = Vec::new();
+    files(&machine.tree.root().path(""), &mut all);
+    assert!(all.len() > 40, "{all:?}");
+    let long = "0x7fffffffffffffff ".repeat(100_000);
+    let numbers = "18446744073709551615 9223372036854775807 -1 NaN inf 0-4294967295,0-4294967295\n".repeat(7);
+    let odd: [&[u8]; 11] = [
+        b"",
+        b"\n",
+        b"\0\xff\xfe\x80 \x1b[2J",
+        b"18446744073709551615\n",
+        b"-9223372036854775808",
+        b"0-4294967295",
+        b"NaN",
+        b"0x0 0xffffffffffffffff 0x200\n0x0 0xffffffffffffffff 0x200\n",
+        b"cpu:::::\n: : :\n%s%n\n\n",
+        numbers.as_bytes(),
+        long.as_bytes(),
+    ];
+    for path in &all {
+        let good = std::fs::read(path).unwrap();
+        for octets in odd.into_iter().chain([&good[..good.len() / 2]]) {
+            std::fs::write(path, octets).unwrap();
+            let _ = machine.examine();
+        }
+        std::fs::remove_file(path).unwrap();
+        let _ = machine.examine();
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        let _ = machine.examine();
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, good).unwrap();
+    }
+}
+
+#[test]
 fn sdps_with_nothing_to_receive_block_with_their_reason() {
     for (text, words) in [
         ("v=0\r\n", "nothing of it can be received"),
@@ -919,8 +1024,15 @@ fn from_a_capture_the_network_does_not_matter() {
     assert_eq!(helps, Helps::Cannot);
     assert!(reason.contains("headers between its payload"), "{reason}");
     assert_eq!(technique(&report, "kernel-bypass"), (Helps::Cannot, "data comes from a file, not from a card"));
-    machine.request.capture = Some("/no/such/capture".into());
-    assert_eq!(machine.examine().exit, 2);
+    for path in ["/no/such/capture", "/"] {
+        machine.request.capture = Some(path.into());
+        assert_eq!(machine.examine().exit, 2, "{path}");
+    }
+    // A pipe to which nobody writes.
+    let pipe = machine.tree.root().path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    machine.request.capture = Some(pipe);
+    assert_eq!(machine.examine().exit, 0);
 }
 
 #[test]

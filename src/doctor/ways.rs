@@ -6,6 +6,7 @@ use super::pci;
 use super::report::{Finding, State};
 use super::root::Root;
 use super::system::System;
+use crate::rx::xdp::Attached;
 
 /// Ways other than sockets, for the recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,14 +76,19 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
         let text = "this kernel has none (CONFIG_XDP_SOCKETS)";
         return Finding::new(ID, State::Missing, text).gives(GIVES).see("grep XDP_SOCKETS /boot/config-$(uname -r)");
     }
-    let taken = |i: &&Interface| i.xdp.foreign.is_some();
-    if let Some(i) = interfaces.iter().find(taken) {
+    if let Some((i, (id, attached))) = interfaces.iter().find_map(|i| Some((i, i.xdp.foreign?))) {
         let name = &i.base.name;
-        let text = format!("another XDP program (number {}) runs on {name}", i.xdp.foreign.unwrap_or_default());
+        let text = format!("another XDP program (number {id}) runs on {name}");
+        // Without its place the kernel looks in the driver only.
+        let place = match attached {
+            Attached::Native => "xdpdrv",
+            Attached::Generic => "xdpgeneric",
+            Attached::Other => "xdp",
+        };
         return Finding::new(ID, State::Missing, text)
             .gives(GIVES)
             .see(format!("ip link show {name}"))
-            .fix(format!("ip link set {name} xdp off"));
+            .fix(format!("ip link set {name} {place} off"));
     }
     let mode = |i: &Interface| {
         let how = match i.xdp.features {
