@@ -27,10 +27,12 @@
 //! | --- | --- |
 //! | [`sdp`], [`format`](mod@format), [`scale`](mod@scale) | crates of their own: descriptions, pictures, their conversions and previews |
 //! | [`error`], [`stats`], [`time`], [`plan`] | plain values |
+//! | [`config`] | TOML files that people write, and what is wrong with them |
 //! | [`gpu`] | the GPU that is used and why, its context, streams, events |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
+//! | [`fault`] | decisions: which fault on purpose happens to which packet |
 //! | [`rx`] | receivers: socket, AF_XDP, capture, Rivermax; tap and fault around them |
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
@@ -48,9 +50,11 @@
 //! | `cuda` and `gst` | CUDA memory for fragments that take it, see `sink::gst::Fragment::cuda` | GStreamer's CUDA library, looked for |
 #![deny(unsafe_code)]
 
+pub mod config;
 pub mod depacketise;
 pub mod doctor;
 pub mod error;
+pub mod fault;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -3,12 +3,13 @@
 mod support;
 
 use gdmedia::depacketise::{Config, Depacketiser};
+use gdmedia::fault::FaultCounters;
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FramePool};
 use gdmedia::kernel::{Colour, Conversion, CpuKernel};
 use gdmedia::packetise::Cut;
 use gdmedia::pipeline::{Incomplete, Pipeline};
-use gdmedia::rx::fault::{Done, FaultCounters};
+use gdmedia::rx::fault::Done;
 use gdmedia::rx::pcap::{Pace, Pcap};
 use gdmedia::rx::{Fault, FaultPlan, Receiver as _, RxError};
 use gdmedia::sdp::{Colorimetry, Depth, Leg, Range, Sampling, Scan, SourceFilter, Tcs};
@@ -55,7 +56,7 @@ fn write(sent: &[Sent], path: &Path) -> Leg {
 fn play(wire: WireFormat, sent: &[Sent], plan: &FaultPlan) -> Outcome {
     let file = tempfile::NamedTempFile::new().unwrap();
     let leg = write(sent, file.path());
-    let mut fault = Fault::new(Pcap::open(file.path(), Pace::Full).unwrap(), *plan);
+    let mut fault = Fault::new(Pcap::open(file.path(), Pace::Full).unwrap(), plan.clone()).unwrap();
     fault.join(0, &leg).unwrap();
 
     let layout = Layout::new(wire, Output::Wire).unwrap();

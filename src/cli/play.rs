@@ -109,7 +109,7 @@ pub struct Args {
     /// Also write every packet to a pcapng file
     #[arg(long, value_name = "FILE.pcapng")]
     tap: Option<PathBuf>,
-    /// Impair reception on purpose, for example loss=1/1000,dup=1/500,reorder=32,seed=7
+    /// Impair reception on purpose: loss=1/1000,dup=1/500,reorder=32,seed=7, or a plan in FILE.toml (@FILE)
     #[arg(long, value_name = "PLAN")]
     fault: Option<String>,
     /// Sleep between two drains of the socket; 0 spins (isolated core only)
@@ -294,7 +294,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn receive(args: &Args) -> Result<ExitCode> {
     let stop = stop::install()?;
-    let inputs: Vec<&Path> = args.sdp().map(Path::new).into_iter().chain(args.pcap.as_deref()).collect();
+    let plan = args.fault.as_deref().and_then(gdmedia::rx::FaultPlan::file_of);
+    let inputs: Vec<&Path> = [args.sdp().map(Path::new), args.pcap.as_deref(), plan].into_iter().flatten().collect();
     let export = args.export.as_ref().map(|target| target.path.as_path());
     let outputs = [args.out.as_deref(), args.tap.as_deref(), args.snapshot.as_deref(), export];
     same::refuse(&inputs, &outputs.into_iter().flatten().collect::<Vec<_>>())?;

@@ -1,20 +1,22 @@
-//! Faults on purpose, around any receiver: loss, duplicates, reordering, delay.
+//! Faults on purpose, around any receiver: what a [`FaultPlan`] says happens to the packets that it receives.
 //!
-//! What happens to a packet depends on the seed, its leg and its number on that leg alone ([`FaultPlan`]), so a run can be
-//! repeated and a test can know beforehand what must be missing afterwards.
+//! What happens to a packet depends on the plan, its leg, its number on that leg and its arrival alone, so a run over a
+//! capture can be repeated, and a test can know beforehand what must be missing afterwards.
 
-mod plan;
+mod copies;
 
-pub use plan::{Chance, Decision, FaultPlan, Hold};
+pub use crate::fault::{At, Chance, FaultCounters, FaultPlan, Hold, Part, Rule, What, When};
 
 use super::{Caps, Receiver, RxError};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+use crate::fault::{Due, Fate, Faults, Held};
+use crate::mem::Host;
 use crate::ring::{Lease, Slot, SplitRing};
 use crate::sdp::Leg;
 use crate::stats::RxCounters;
 use crate::time::Tai;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use copies::Copies;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Events that are kept at most; all are counted, and told to the observer.
@@ -35,6 +37,10 @@ pub enum Done {
     Duplicated,
     /// Others were let pass.
     Held,
+    /// Octets of it were changed.
+    Corrupted,
+    /// It was the first one of a sender that restarted.
+    Restarted,
 }
 
 /// One fault.
@@ -46,44 +52,27 @@ pub struct Event {
     pub leg: u8,
     /// Its number on that leg, from 0, in the order of arrival.
     pub index: u64,
-    /// Its first octets, from the RTP header on; zeros where it is shorter.
+    /// Its first octets as they came, from the RTP header on; zeros where it is shorter.
     pub header: [u8; 32],
-}
-
-/// How often each fault was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounters {
-    /// Packets seen.
-    pub seen: u64,
-    /// Packets removed.
-    pub removed: u64,
-    /// Packets delivered twice.
-    pub duplicated: u64,
-    /// Packets, or second copies, that others were let pass.
-    pub held: u64,
-    /// Of these: let go early, because the stream paused or ended, or the receiver's memory ran out.
-    pub hurried: u64,
 }
 
 type Observer = Box<dyn FnMut(&Event) + Send>;
 
 /// A receiver whose packets suffer faults. Leases of the inner receiver are kept until the last of their packets has
-/// been delivered and given back.
-pub struct Fault<R> {
+/// been delivered and given back. Where octets are to be changed, packets are copied first into a ring of its own, for
+/// those of the inner receiver belong to it; its leases go back at once then.
+pub struct Fault<R: Receiver> {
     inner: R,
     plan: FaultPlan,
+    faults: Faults,
     caps: Caps,
-    /// Packets seen on each leg.
-    indices: [u64; 256],
-    /// Packets seen.
-    seen: u64,
-    /// Inner leases that are not given back yet, oldest first; the oldest has the number `oldest`.
+    copies: Option<Copies<R::Mem>>,
+    /// One that the copies had no room for yet.
+    waiting: Option<Lease>,
+    /// Inner leases that are not done with yet, oldest first; the oldest has the number `oldest`.
     leases: VecDeque<Kept>,
     oldest: u64,
-    /// Held until so many packets have been seen, or until a time.
-    by_count: BinaryHeap<Reverse<Waiting>>,
-    by_time: BinaryHeap<Reverse<Waiting>>,
-    order: u64,
+    held: Held<Delivery>,
     /// For each lease that is out: which inner leases its slots belong to.
     out: VecDeque<(u32, Vec<u64>)>,
     token: u32,
@@ -98,51 +87,56 @@ pub struct Fault<R> {
 
 /// An inner lease, and how many deliveries of its slots are not given back yet.
 struct Kept {
-    lease: Lease,
+    /// None where it went back when its packets had been copied.
+    lease: Option<Lease>,
     pending: u64,
+    /// Where the copies of its packets end.
+    end: u64,
 }
 
-/// A packet that others are let pass.
-struct Waiting {
-    due: u64,
-    order: u64,
+/// A packet that others are let pass, and the number of its inner lease.
+struct Delivery {
     slot: Slot,
-    /// Number of its inner lease.
     lease: u64,
 }
 
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Waiting {}
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due, self.order).cmp(&(other.due, other.order))
+impl<R: Receiver<Mem = Host>> Fault<R> {
+    /// `inner` with the faults of `plan`.
+    ///
+    /// # Errors
+    /// No memory for the copies of packets that are to be changed.
+    pub fn new(inner: R, plan: FaultPlan) -> Result<Self> {
+        let copies = if plan.alters() { Some(Copies::new()?) } else { None };
+        Ok(Self::build(inner, plan, copies))
     }
 }
 
 impl<R: Receiver> Fault<R> {
-    /// `inner` with the faults of `plan`.
-    pub fn new(inner: R, plan: FaultPlan) -> Self {
+    /// The same for a receiver whose memory the CPU need not read: nothing is changed in it.
+    ///
+    /// # Errors
+    /// The plan corrupts packets or restarts the sender.
+    pub fn unaltered(inner: R, plan: FaultPlan) -> Result<Self> {
+        if plan.alters() {
+            let what = "the fault plan changes octets, and those of this receiver lie in memory of the GPU";
+            return Err(Error::new(Kind::Usage, what)
+                .cure("leave corrupt and restart out of the plan, or receive into memory of the host (--gpu off)"));
+        }
+        Ok(Self::build(inner, plan, None))
+    }
+
+    fn build(inner: R, plan: FaultPlan, copies: Option<Copies<R::Mem>>) -> Self {
         let starved = inner.counters().starved;
         let mut fault = Fault {
             inner,
+            faults: Faults::new(&plan),
             plan,
             caps: Caps::default(),
-            indices: [0; 256],
-            seen: 0,
+            copies,
+            waiting: None,
             leases: VecDeque::new(),
             oldest: 0,
-            by_count: BinaryHeap::new(),
-            by_time: BinaryHeap::new(),
-            order: 0,
+            held: Held::default(),
             out: VecDeque::new(),
             token: 0,
             spare: Vec::new(),
@@ -177,85 +171,102 @@ impl<R: Receiver> Fault<R> {
     fn read_caps(&mut self) {
         self.caps = self.inner.caps().clone();
         self.caps.notes.push(format!("warning: faults are injected on purpose: {}", self.plan));
+        if self.copies.is_some() {
+            self.caps.notes.push("packets are copied, so that their octets can be changed".into());
+        }
     }
 
     /// Takes an inner lease apart: what is delivered at once goes to `slots`, and the number of its lease to `from`.
     fn pass(&mut self, lease: Lease, slots: &mut Vec<Slot>, from: &mut Vec<u64>) {
         let number = self.oldest + self.leases.len() as u64;
         let mut pending = 0;
-        for &slot in lease.slots() {
-            let index = self.indices[usize::from(slot.leg)];
-            self.indices[usize::from(slot.leg)] += 1;
-            self.seen += 1;
-            self.let_go(|w| w.due <= slot.arrival.0, true, None, slots, from);
-            let decision = self.plan.decide(slot.leg, index);
-            self.note(&decision, &slot, index);
-            for hold in decision.copies() {
+        for slot in lease.slots() {
+            self.let_go(slot.arrival, slots, from);
+            let sequence = self.inner.ring().head(slot).get(2..4).map_or(0, |o| u16::from_be_bytes([o[0], o[1]]));
+            let fate = self.faults.decide(slot.leg, slot.arrival, slot.octets, sequence);
+            self.counters.add(&fate);
+            let delivered = self.altered(&fate, slot);
+            for hold in fate.copies() {
+                let Some(slot) = delivered else {
+                    self.counters.torn += 1;
+                    self.counters.removed += 1;
+                    continue;
+                };
                 pending += 1;
-                let (heap, due) = match hold {
+                let due = match hold {
                     Hold::No => {
                         slots.push(slot);
                         from.push(number);
                         continue;
                     }
-                    Hold::Packets(n) => (&mut self.by_count, self.seen + u64::from(n)),
-                    Hold::Time(ns) => (&mut self.by_time, slot.arrival.0.saturating_add(ns)),
+                    Hold::Packets(n) => Due::Packet(fate.index + u64::from(n)),
+                    Hold::Time(ns) => Due::Time(Tai(slot.arrival.0.saturating_add(ns))),
                 };
                 self.counters.held += 1;
-                self.order += 1;
-                heap.push(Reverse(Waiting { due, order: self.order, slot, lease: number }));
+                if let Some((_, early)) = self.held.push(slot.leg, due, Delivery { slot, lease: number }) {
+                    self.counters.hurried += 1;
+                    deliver(early, None, slots, from);
+                }
             }
-            let seen = self.seen;
-            self.let_go(|w| w.due <= seen, false, Some(slot.arrival), slots, from);
+            while let Some(delivery) = self.held.due_behind(slot.leg, fate.index) {
+                deliver(delivery, Some(slot.arrival), slots, from);
+            }
         }
-        self.leases.push_back(Kept { lease, pending });
+        let end = self.copies.as_ref().map_or(0, Copies::end);
+        // What was copied is not needed any more.
+        let lease = if self.copies.is_some() {
+            self.inner.release(lease);
+            None
+        } else {
+            Some(lease)
+        };
+        self.leases.push_back(Kept { lease, pending, end });
     }
 
-    /// Delivers held packets from the top of a heap while they are `due`; they arrive at `at`, or when they are due.
-    fn let_go(
-        &mut self,
-        due: impl Fn(&Waiting) -> bool,
-        by_time: bool,
-        at: Option<Tai>,
-        slots: &mut Vec<Slot>,
-        from: &mut Vec<u64>,
-    ) {
-        let heap = if by_time { &mut self.by_time } else { &mut self.by_count };
-        while heap.peek().is_some_and(|Reverse(w)| due(w)) {
-            let Some(Reverse(w)) = heap.pop() else { return };
-            slots.push(Slot { arrival: at.unwrap_or(Tai(w.due)), ..w.slot });
-            from.push(w.lease);
+    /// The slot that is delivered in place of `slot`; none where it was overwritten before it was copied.
+    fn altered(&mut self, fate: &Fate, slot: &Slot) -> Option<Slot> {
+        self.note(fate, slot);
+        let Some(copies) = self.copies.as_mut().filter(|_| fate.copies().next().is_some()) else { return Some(*slot) };
+        let (copy, octets) = copies.copy(self.inner.ring(), slot)?;
+        if fate.alters() {
+            let done = self.faults.alter(fate, slot.leg, octets);
+            if done.corrupted {
+                self.counters.corrupted += 1;
+                self.tell(Done::Corrupted, fate.index, slot);
+            }
+        }
+        Some(copy)
+    }
+
+    /// Delivers what waited for a time that has come.
+    fn let_go(&mut self, now: Tai, slots: &mut Vec<Slot>, from: &mut Vec<u64>) {
+        while let Some((_, due, delivery)) = self.held.due_at(now) {
+            deliver(delivery, Some(due), slots, from);
         }
     }
 
     /// Delivers all that is held, now.
     fn hurry(&mut self, slots: &mut Vec<Slot>, from: &mut Vec<u64>) {
-        for by_time in [false, true] {
-            let before = slots.len();
-            let heap = if by_time { &mut self.by_time } else { &mut self.by_count };
-            let mut rest: Vec<Waiting> = std::mem::take(heap).into_iter().map(|Reverse(w)| w).collect();
-            rest.sort_unstable();
-            for w in rest {
-                slots.push(w.slot);
-                from.push(w.lease);
-            }
-            self.counters.hurried += (slots.len() - before) as u64;
+        while let Some((_, delivery)) = self.held.pop() {
+            self.counters.hurried += 1;
+            deliver(delivery, None, slots, from);
         }
     }
 
-    fn note(&mut self, decision: &Decision, slot: &Slot, index: u64) {
-        self.counters.seen += 1;
-        let done = match decision {
-            Decision::Remove => Done::Removed,
-            Decision::Twice(..) => Done::Duplicated,
-            Decision::Once(Hold::No) => return,
-            Decision::Once(_) => Done::Held,
-        };
-        match done {
-            Done::Removed => self.counters.removed += 1,
-            Done::Duplicated => self.counters.duplicated += 1,
-            Done::Held => {}
+    fn note(&mut self, fate: &Fate, slot: &Slot) {
+        let held = fate.copies().next().is_some_and(|hold| hold != Hold::No);
+        let events = [
+            (fate.restarted, Done::Restarted),
+            (fate.copies().next().is_none(), Done::Removed),
+            (fate.duplicated, Done::Duplicated),
+            (held, Done::Held),
+        ];
+        for (_, done) in events.into_iter().filter(|(happened, _)| *happened) {
+            self.tell(done, fate.index, slot);
         }
+    }
+
+    fn tell(&mut self, done: Done, index: u64, slot: &Slot) {
         if self.log.len() >= LOG && self.observer.is_none() {
             return;
         }
@@ -277,15 +288,31 @@ impl<R: Receiver> Fault<R> {
         if self.ended {
             return Err(RxError::End);
         }
-        match self.inner.poll() {
+        let polled = self.waiting.take().map_or_else(|| self.inner.poll(), Ok);
+        match polled {
             Ok(lease) if lease.is_empty() => {
                 self.inner.release(lease);
+                if let Some(now) = self.inner.now() {
+                    self.let_go(now, slots, from);
+                }
                 self.idle = self.idle.saturating_add(1);
                 let starved = self.inner.counters().starved;
                 if starved != self.starved || self.idle >= IDLE {
                     (self.starved, self.idle) = (starved, 0);
                     self.hurry(slots, from);
                 }
+                Ok(false)
+            }
+            Ok(lease) if self.copies.as_ref().is_some_and(|copies| !copies.have_room(lease.slots())) => {
+                self.hurry(slots, from);
+                if self.leases.is_empty() {
+                    self.inner.release(lease);
+                    return Err(RxError::Failed(Error::new(
+                        Kind::Internal,
+                        "a batch of packets is too large to be copied",
+                    )));
+                }
+                self.waiting = Some(lease);
                 Ok(false)
             }
             Ok(lease) => {
@@ -306,17 +333,28 @@ impl<R: Receiver> Fault<R> {
         while self.leases.front().is_some_and(|kept| kept.pending == 0) {
             if let Some(kept) = self.leases.pop_front() {
                 self.oldest += 1;
-                self.inner.release(kept.lease);
+                if let Some(copies) = &mut self.copies {
+                    copies.free_to(kept.end);
+                }
+                if let Some(lease) = kept.lease {
+                    self.inner.release(lease);
+                }
             }
         }
     }
+}
+
+/// Delivers what was held; it arrives at `at`, or did when it came.
+fn deliver(delivery: Delivery, at: Option<Tai>, slots: &mut Vec<Slot>, from: &mut Vec<u64>) {
+    slots.push(Slot { arrival: at.unwrap_or(delivery.slot.arrival), ..delivery.slot });
+    from.push(delivery.lease);
 }
 
 impl<R: Receiver> Receiver for Fault<R> {
     type Mem = R::Mem;
 
     fn ring(&self) -> &SplitRing<Self::Mem> {
-        self.inner.ring()
+        self.copies.as_ref().map_or_else(|| self.inner.ring(), Copies::ring)
     }
 
     fn poll(&mut self) -> std::result::Result<Lease, RxError> {
@@ -333,6 +371,7 @@ impl<R: Receiver> Receiver for Fault<R> {
             self.spare.push((slots, from));
             return result.map(|_| Lease::new(Vec::new(), NONE));
         }
+        self.counters.delivered += slots.len() as u64;
         self.token = if self.token == NONE - 1 { 0 } else { self.token + 1 };
         self.out.push_back((self.token, from));
         Ok(Lease::new(slots, self.token))
@@ -368,9 +407,7 @@ impl<R: Receiver> Receiver for Fault<R> {
         self.inner.counters()
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
-        let FaultCounters { seen, removed, duplicated, held, .. } = self.fault_counters();
-        remarks
-            .push(format!("fault plan: of {seen} packets {removed} removed, {duplicated} doubled, {held} held back"));
+        remarks.push(format!("fault plan: {}", self.counters));
         self.inner.finish(remarks)
     }
 

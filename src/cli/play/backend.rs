@@ -150,7 +150,7 @@ impl Inputs<'_> {
     /// With the faults and the tap that are asked for.
     fn wrapped(self, mut receiver: HostReceiver) -> Result<HostReceiver> {
         if let Some(plan) = &self.args.fault {
-            receiver = Box::new(fault::Fault::new(receiver, plan.parse()?));
+            receiver = Box::new(fault::Fault::new(receiver, fault::FaultPlan::named(plan)?)?);
         }
         if let Some(path) = &self.args.tap {
             receiver = Box::new(tap::Tap::create(receiver, path)?);
@@ -248,12 +248,16 @@ impl Inputs<'_> {
         if options.split == Split::None {
             return Err(Error::new(Kind::Unavailable, "--rivermax split=none leaves packets in memory of the host"));
         }
+        let plan = self.args.fault.as_deref().map(fault::FaultPlan::named).transpose()?;
+        if plan.as_ref().is_some_and(fault::FaultPlan::alters) {
+            return Err(Error::new(Kind::Unavailable, "--fault changes octets, which the CPU cannot write there"));
+        }
         if let Some(mib) = self.args.gpu_memory {
             gpu.budget().set_limit(mib.saturating_mul(1 << 20));
         }
         let receiver = Rivermax::<Device>::open_while(options, &self.flow.legs, gpu, &|| self.goes_on())?;
-        match &self.args.fault {
-            Some(plan) => Ok(Box::new(fault::Fault::new(receiver, plan.parse()?))),
+        match plan {
+            Some(plan) => Ok(Box::new(fault::Fault::unaltered(receiver, plan)?)),
             None => Ok(Box::new(receiver)),
         }
     }
