@@ -159,7 +159,7 @@ fn a_recording_repeats_without_a_seam() {
         let to = route("127.0.0.1:5004".parse().unwrap(), None, 1).unwrap();
         let mut out = PcapWriter::create(&whole).unwrap();
         let extent = Extent { start: DEFAULT_START, frames: Some(6), duration: None };
-        write(&mut stream, &mut source, &[to], &mut out, extent, &AtomicBool::new(false)).unwrap();
+        write(&mut stream, &mut source, &[to], &mut out, extent, None, &AtomicBool::new(false)).unwrap();
         out.finish().unwrap();
         // 24 octets of file header; records of 16 + 14 + 20 + 8 + 820.
         let file = std::fs::read(&whole).unwrap();

@@ -53,7 +53,7 @@ fn capture(stream: &mut Stream, frames: u64, legs: &[&str]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut out = PcapWriter::new(&mut file, "test", Link::Ethernet).unwrap();
     let extent = Extent { start: DEFAULT_START, frames: Some(frames), duration: None };
-    let written = write(stream, &mut source, &routes, &mut out, extent, &AtomicBool::new(false)).unwrap();
+    let written = write(stream, &mut source, &routes, &mut out, extent, None, &AtomicBool::new(false)).unwrap();
     assert_eq!(written.frames, frames);
     assert_eq!(written.packets, frames * stream.template.packets.len() as u64);
     out.finish().unwrap();

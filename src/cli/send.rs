@@ -6,6 +6,7 @@ mod report;
 
 use super::{duration, stop};
 use gdmedia::error::{Error, Kind, Result};
+use gdmedia::fault::FaultPlan;
 use gdmedia::sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Tcs};
 use gdmedia::send::file::{self, Extent};
 use gdmedia::send::input::{Input, Samples};
@@ -93,6 +94,9 @@ pub struct Args {
     /// End after this time, such as 30s, 500ms, 2h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
+    /// Impair what is sent on purpose: loss=1/1000,dup=1/500,reorder=32,seed=7, or a plan in FILE.toml (@FILE)
+    #[arg(long, value_name = "PLAN")]
+    fault: Option<String>,
     /// Write an SDP of the stream
     #[arg(long, value_name = "FILE|-")]
     write_sdp: Option<PathBuf>,
@@ -159,6 +163,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         segment: !args.fine.no_segment,
         utc_offset_s: args.fine.utc_offset,
         spin: args.fine.spin,
+        fault: args.fault.as_deref().map(FaultPlan::named).transpose()?,
     };
     if let Some(path) = &args.replay {
         return again::run(&args, path, &options, &stop);
@@ -174,6 +179,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             choose::write_sdp(path, &plan.flow, &sources)?;
         }
         report::start(&args, &plan, &stream, source.as_ref(), &outlets, Some(&options));
+        report::faults(&args, options.fault.as_ref());
         let mut slow = |r: &live::Report| report::slow(args.json, r);
         let done = live::run(&mut stream, source.as_mut(), &outlets, &options, &stop, &mut slow)?;
         report::remark(&args, source.remark());
@@ -196,7 +202,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let mut out = PcapWriter::create(path)?;
     report::start(&args, &plan, &stream, source.as_ref(), &[], None);
-    let written = file::write(&mut stream, source.as_mut(), &routes, &mut out, extent, &stop)?;
+    report::faults(&args, options.fault.as_ref());
+    let fault = options.fault.as_ref();
+    let written = file::write(&mut stream, source.as_mut(), &routes, &mut out, extent, fault, &stop)?;
     out.finish()?;
     report::remark(&args, source.remark());
     report::written(&args, path, &written);

@@ -1,9 +1,11 @@
 //! A stream into a capture file, every packet with the exact time that its schedule gives it. No clock is read, so
 //! the file is the same every time.
 
+use super::impair::Impaired;
 use super::source::Source;
 use super::stream::Stream;
 use crate::error::{Error, Kind, Result};
+use crate::fault::{FaultCounters, FaultPlan};
 use crate::time::Tai;
 use crate::wire::capture::PcapWriter;
 use crate::wire::net::Route;
@@ -32,10 +34,12 @@ pub struct Extent {
 pub struct Written {
     /// Frames.
     pub frames: u64,
-    /// Packets, each counted once however many legs.
+    /// Packets of these, each counted once however many legs and whatever faults did to it.
     pub packets: u64,
     /// UDP payload octets of these.
     pub octets: u64,
+    /// Faults on purpose.
+    pub faults: Option<FaultCounters>,
 }
 
 /// The way of a leg's packets: from `source`, or from an address of the documentation range where that is not known.
@@ -58,7 +62,8 @@ pub fn route(destination: SocketAddr, source: Option<IpAddr>, ttl: u8) -> Result
     Ok(route)
 }
 
-/// Writes frames until the extent is filled, the source ends or `stop` is set. Times in the file are TAI.
+/// Writes frames until the extent is filled, the source ends or `stop` is set, with the faults of
+/// `plan`. Times in the file are TAI.
 ///
 /// # Errors
 /// The source fails; the file cannot be written (disk full, broken pipe).
@@ -68,6 +73,7 @@ pub fn write<W: Write>(
     routes: &[Route],
     out: &mut PcapWriter<W>,
     extent: Extent,
+    plan: Option<&FaultPlan>,
     stop: &AtomicBool,
 ) -> Result<Written> {
     let schedule = stream.schedule;
@@ -75,6 +81,7 @@ pub fn write<W: Write>(
     let end = extent.duration.map(|d| schedule.frame_start(first) + d);
     let mut written = Written::default();
     let mut packet_octets = Vec::new();
+    let mut impaired = plan.map(|plan| Impaired::new(plan, stream.template.extended()));
     let count = stream.template.packets.len();
     while extent.frames.is_none_or(|n| written.frames < n) && !stop.load(Ordering::Relaxed) {
         let frame = first + written.frames;
@@ -86,8 +93,16 @@ pub fn write<W: Write>(
         for (index, packet) in stream.template.packets.iter().enumerate() {
             packet_octets.clear();
             stream.template.write(packet, octets, &mut packet_octets);
-            for route in routes {
-                out.datagram(schedule.packet(frame, index as u32).0, route, &packet_octets)?;
+            let at = schedule.packet(frame, index as u32);
+            for (leg, route) in routes.iter().enumerate() {
+                match &mut impaired {
+                    None => out.datagram(at.0, route, &packet_octets)?,
+                    Some(impaired) => {
+                        impaired.packet(leg as u8, at, &packet_octets, &mut |leg, at, octets| {
+                            put(out, routes, leg, at, octets)
+                        })?;
+                    }
+                }
             }
         }
         stream.sequence = stream.sequence.wrapping_add(count as u32);
@@ -95,5 +110,13 @@ pub fn write<W: Write>(
         written.packets += count as u64;
         written.octets += stream.template.octets();
     }
+    if let Some(impaired) = &mut impaired {
+        impaired.finish(&mut |leg, at, octets| put(out, routes, leg, at, octets))?;
+        written.faults = Some(impaired.counters());
+    }
     Ok(written)
+}
+
+fn put<W: Write>(out: &mut PcapWriter<W>, routes: &[Route], leg: u8, at: Tai, octets: &[u8]) -> Result<()> {
+    routes.get(usize::from(leg)).map_or(Ok(()), |route| out.datagram(at.0, route, octets))
 }

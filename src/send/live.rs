@@ -1,11 +1,13 @@
 //! Sending in real time: each group of packets at its own absolute deadline, and no catching up in a burst.
 
+use super::impair::Between;
 use super::lateness::Lateness;
 use super::pace::{Clock, FramePackets, Gather, Packets, thread_cpu};
 use super::socket::Outlet;
 use super::source::Source;
 use super::stream::Stream;
 use crate::error::Result;
+use crate::fault::{FaultCounters, FaultPlan};
 use crate::time::Tai;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +28,8 @@ pub struct Options {
     pub utc_offset_s: u32,
     /// How long before a deadline to spin instead of sleep.
     pub spin: Duration,
+    /// Faults on purpose.
+    pub fault: Option<FaultPlan>,
 }
 
 impl Default for Options {
@@ -37,6 +41,7 @@ impl Default for Options {
             segment: true,
             utc_offset_s: 37,
             spin: Duration::from_micros(30),
+            fault: None,
         }
     }
 }
@@ -66,20 +71,33 @@ pub struct Report {
     pub segmented: bool,
     /// How late groups left.
     pub lateness: Lateness,
+    /// Faults on purpose.
+    pub faults: Option<FaultCounters>,
 }
 
 impl Report {
     /// Sends packets to every leg and counts them.
     pub(super) fn send(&mut self, gather: &mut Gather, outlets: &[Outlet], packets: &impl Packets) -> Result<()> {
         for (leg, outlet) in outlets.iter().enumerate() {
-            let sent = gather.send(outlet, packets).map_err(|e| outlet.error(e))?;
-            if leg == 0 {
-                self.packets += sent.packets;
-                self.octets += sent.octets;
-            }
-            self.dropped += sent.dropped;
-            self.refused += sent.refused;
+            self.send_by(gather, outlet, packets, leg == 0)?;
         }
+        Ok(())
+    }
+    /// Sends packets by one leg; `counted`: they are not those of another leg again.
+    pub(super) fn send_by(
+        &mut self,
+        gather: &mut Gather,
+        outlet: &Outlet,
+        packets: &impl Packets,
+        counted: bool,
+    ) -> Result<()> {
+        let sent = gather.send(outlet, packets).map_err(|e| outlet.error(e))?;
+        if counted {
+            self.packets += sent.packets;
+            self.octets += sent.octets;
+        }
+        self.dropped += sent.dropped;
+        self.refused += sent.refused;
         Ok(())
     }
     /// UDP payload bits a second that went out.
@@ -123,6 +141,9 @@ pub fn run(
     let schedule = stream.schedule;
     let spacing = schedule.spacing_ns() as u64;
     let cpu = thread_cpu();
+    let mut faults =
+        options.fault.as_ref().map(|plan| Between::new(plan, stream.template.extended(), outlets.len(), 1));
+    let mut whole = Vec::new();
 
     // Time to wake up and to have the first frame ready.
     let mut frame = schedule.frame_at(clock.now() + Duration::from_millis(20)) + 1;
@@ -154,10 +175,24 @@ pub fn run(
             let range = first..(first + group).min(count);
             stream.template.stamp(range.clone(), stream.sequence, timestamps);
             let due = schedule.packet(frame, first as u32);
+            if let Some(faults) = &mut faults {
+                faults.post_until(due.max(earliest), &clock, &mut gather, outlets, &mut report, stop)?;
+            }
             let left = clock.wait(due.max(earliest));
             report.lateness.add(left.since(due));
             earliest = left + Duration::from_nanos(spacing * range.len() as u64 * CATCH_UP.0 / CATCH_UP.1);
             let packets = stream.template.packets.get(range).unwrap_or_default();
+            if let Some(faults) = &mut faults {
+                for (index, packet) in (first as u32..).zip(packets) {
+                    whole.clear();
+                    stream.template.write(packet, octets, &mut whole);
+                    for leg in 0..outlets.len() {
+                        faults.packet(leg as u8, schedule.packet(frame, index), &whole)?;
+                    }
+                }
+                faults.post(&mut gather, outlets, &mut report)?;
+                continue;
+            }
             let packets = FramePackets { template: &stream.template, packets, frame: octets };
             report.send(&mut gather, outlets, &packets)?;
         }
@@ -171,6 +206,9 @@ pub fn run(
                 slow(&report);
             }
         }
+    }
+    if let Some(faults) = &mut faults {
+        faults.finish(&clock, &mut gather, outlets, &mut report, stop)?;
     }
     // A frame is over when its time is: that makes the rates true for short runs.
     let over = schedule.packet(frame, 0).max(clock.now());

@@ -11,10 +11,12 @@
 //! | [`socket`], [`pace`], [`live`] | to the network, in groups, on time |
 //! | [`file`](mod@file) | to a capture file instead |
 //! | [`recording`], [`replay`] | a capture sent again, seamlessly repeated |
+//! | [`impair`] | faults on purpose to what is sent |
 //! | [`name`] | formats by the names that people use |
 //! | [`lateness`] | how well that went |
 
 pub mod file;
+pub mod impair;
 pub mod input;
 pub mod lateness;
 pub mod live;

@@ -1,5 +1,6 @@
 //! Sending a recording again, at its own pace.
 
+use super::impair::Between;
 use super::live::{Options, Report};
 use super::pace::{Clock, Gather, Packets, thread_cpu};
 use super::recording::{Recorded, Recording, Repeat};
@@ -58,6 +59,8 @@ pub fn run(
     let mut gather = Gather::new(options.segment);
     let mut report = Report::default();
     let cpu = thread_cpu();
+    let legs = outlets.len();
+    let mut faults = options.fault.as_ref().map(|plan| Between::new(plan, recording.extended, legs, legs));
     let mut base = clock.now() + Duration::from_millis(20);
     let begin = base;
     let end = options.duration.map(|d| begin + d);
@@ -89,6 +92,9 @@ pub fn run(
                     report.frames += 1;
                 }
             }
+            if let Some(faults) = &mut faults {
+                faults.post_until(due, &clock, &mut gather, outlets, &mut report, stop)?;
+            }
             let left = clock.wait(due);
             let late = left.since(due);
             report.lateness.add(late);
@@ -97,7 +103,16 @@ pub fn run(
                 report.skipped += 1;
             }
             let outlet = usize::from(packet.leg).min(outlets.len().saturating_sub(1));
-            report.send(&mut gather, outlets.get(outlet..=outlet).unwrap_or_default(), &Run { recording, packets })?;
+            if let Some(faults) = &mut faults {
+                for packet in packets {
+                    let octets = recording.octets.get(packet.place.clone()).unwrap_or_default();
+                    faults.packet(outlet as u8, base + scaled(packet.time), octets)?;
+                }
+                faults.post(&mut gather, outlets, &mut report)?;
+            } else {
+                let outlet = outlets.get(outlet..=outlet).unwrap_or_default();
+                report.send(&mut gather, outlet, &Run { recording, packets })?;
+            }
             if finished {
                 break 'rounds;
             }
@@ -106,6 +121,9 @@ pub fn run(
         let Some(repeat) = tempo.repeat else { break };
         recording.advance(repeat.sequence, repeat.ticks);
         base = base + scaled(repeat.period_ns);
+    }
+    if let Some(faults) = &mut faults {
+        faults.finish(&clock, &mut gather, outlets, &mut report, stop)?;
     }
     report.seconds = clock.now().since(begin).max(0) as f64 / 1e9;
     report.cpu_seconds = (thread_cpu() - cpu).as_secs_f64();

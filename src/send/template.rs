@@ -107,6 +107,11 @@ impl Template {
         }
     }
 
+    /// Octets 12 and 13 are the high half of the sequence number.
+    pub const fn extended(&self) -> bool {
+        !self.extended_zero
+    }
+
     /// The header of a packet.
     pub fn header(&self, packet: &Packet) -> &[u8] {
         self.headers.get(packet.header.start as usize..packet.header.end as usize).unwrap_or_default()

@@ -40,6 +40,7 @@ pub fn run(args: &Args, path: &Path, options: &Options, stop: &AtomicBool) -> Re
     }
     let outlets = choose::targets(args, &flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
     report::start_replay(args, path, &recording, &outlets, repeat.as_ref());
+    report::faults(args, options.fault.as_ref());
     let tempo = Tempo { speed: args.speed, repeat, clock_rate };
     let done = replay::run(&mut recording, &outlets, options, tempo, stop)?;
     report::end(args, &done, None);

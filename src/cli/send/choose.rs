@@ -2,6 +2,7 @@
 
 use super::{Args, Error, Kind, Result};
 use crate::cli::{load, same};
+use gdmedia::fault::FaultPlan;
 use gdmedia::format::WireFormat;
 use gdmedia::kernel::Colour;
 use gdmedia::rx::socket::{by_route, find_interface};
@@ -240,10 +241,9 @@ pub fn refuse_same(args: &Args) -> Result<()> {
         Some(To::File(path)) => Some(path),
         _ => None,
     };
-    let inputs: Vec<&Path> = [args.input.as_deref(), args.replay.as_deref(), args.sdp.as_deref().map(Path::new)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let plan = args.fault.as_deref().and_then(FaultPlan::file_of);
+    let inputs = [args.input.as_deref(), args.replay.as_deref(), args.sdp.as_deref().map(Path::new), plan];
+    let inputs: Vec<&Path> = inputs.into_iter().flatten().collect();
     let outputs: Vec<&Path> = [file.as_deref(), args.write_sdp.as_deref()].into_iter().flatten().collect();
     same::refuse(&inputs, &outputs)
 }

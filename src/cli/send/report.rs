@@ -3,6 +3,7 @@
 use super::choose::Plan;
 use super::{Args, Outlet, Stream};
 use crate::cli::say::say;
+use gdmedia::fault::{FaultCounters, FaultPlan};
 use gdmedia::send::file::Written;
 use gdmedia::send::live::{ENOUGH, Options, Report};
 use gdmedia::send::name;
@@ -72,6 +73,36 @@ pub fn start(
     }
 }
 
+/// What is done on purpose.
+pub fn faults(args: &Args, plan: Option<&FaultPlan>) {
+    if let Some(plan) = plan {
+        let message = format!("faults are injected on purpose: {plan}");
+        if args.json {
+            say!("{}", json!({"type": "warning", "code": "faults", "message": message}));
+        } else {
+            say!("  warning {message}");
+        }
+    }
+}
+
+/// What was done on purpose, all legs together.
+fn add_faults(line: &mut serde_json::Value, counters: Option<FaultCounters>) {
+    if let (Some(c), Some(line)) = (counters, line.as_object_mut()) {
+        let faults = json!({
+            "offered": c.seen, "sent": c.delivered, "dropped": c.removed, "lost": c.lost, "killed": c.killed,
+            "limited": c.limited, "duplicated": c.duplicated, "delayed": c.held, "hurried": c.hurried,
+            "corrupted": c.corrupted, "restarted": c.restarts,
+        });
+        line.insert("faults".into(), faults);
+    }
+}
+
+fn say_faults(counters: Option<FaultCounters>) {
+    if let Some(counters) = counters {
+        say!("fault plan: {counters}; {} left", counters.delivered);
+    }
+}
+
 /// What the source says at the end.
 pub fn remark(args: &Args, remark: Option<String>) {
     match remark {
@@ -86,9 +117,12 @@ pub fn written(args: &Args, path: &Path, written: &Written) {
     if args.json {
         let frames = json!({"sent": written.frames, "skipped": 0});
         let packets = json!({"sent": written.packets});
-        say!("{}", json!({"type": "summary", "frames": frames, "packets": packets, "octets": written.octets}));
+        let mut line = json!({"type": "summary", "frames": frames, "packets": packets, "octets": written.octets});
+        add_faults(&mut line, written.faults);
+        say!("{line}");
     } else {
         say!("wrote {} frames, {} packets to {}", written.frames, written.packets, path.display());
+        say_faults(written.faults);
     }
 }
 
@@ -134,7 +168,7 @@ pub fn slow(json: bool, report: &Report) {
 pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
     let cpu = 100.0 * report.cpu_seconds / report.seconds.max(1e-9);
     if args.json {
-        let line = json!({
+        let mut line = json!({
             "type": "summary",
             "frames": counts(report),
             "packets": {"sent": report.packets, "dropped": report.dropped, "refused": report.refused},
@@ -147,6 +181,7 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
             "segmented": report.segmented,
             "lateness": report.lateness,
         });
+        add_faults(&mut line, report.faults);
         say!("{line}");
         return;
     }
@@ -166,6 +201,7 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
         us(999),
         report.lateness.max() as f64 / 1000.0
     );
+    say_faults(report.faults);
     say!("CPU {cpu:.1} % of a core, {:.2} us a packet", per_packet(report));
     if args_segment(args) && !report.segmented {
         say!("UDP_SEGMENT does not work on this path: packets went one by one, which costs about five times the CPU");
