@@ -376,6 +376,45 @@ fn two_receivers_on_one_interface_share_its_filter_and_not_its_flows() {
     assert_eq!(id(&net), None, "and is gone with the last one");
 }
 
+#[test]
+fn a_flow_that_comes_by_several_queues_is_received_by_all_of_them() {
+    for steer in [false, true] {
+        let Some(net) = Net::new(4, 1500) else { return };
+        let mut rx = open(&net, Options { steer, ..options() }, &leg(GROUP, PORT)).unwrap();
+        let notes = rx.caps().notes.join("\n");
+        // The virtual interface has no rules.
+        let refused = "the flow is led to no queue of rx0: its driver knows no n-tuple rules: ";
+        assert_eq!(notes.contains(refused), steer, "{notes}");
+        assert_eq!(notes.contains("all free queues are served"), steer, "{notes}");
+        assert!(notes.contains("; queue 0, 1, 2, 3"), "{notes}");
+        // The queue hangs on the source port: many senders come by all of them.
+        let senders: Vec<UdpSocket> = (0..128).map(|_| net.sender(ONE)).collect();
+        for (n, sender) in senders.iter().enumerate() {
+            sender.send_to(&[n as u8; 100], (GROUP, PORT)).unwrap();
+        }
+        let mut got = marks(&mut rx, senders.len());
+        got.sort_unstable();
+        assert_eq!(got, (0..128).collect::<Vec<u8>>());
+        let remarks = remarks(&mut rx);
+        let carried = (0..4).filter(|queue| remarks.contains(&format!("rx0 queue {queue}: "))).count();
+        assert!(carried > 1, "{remarks}");
+        assert_eq!(rx.counters().kernel_dropped, 0, "{remarks}");
+    }
+}
+
+#[test]
+fn a_queue_that_is_named_is_served_alone_and_a_refused_rule_is_said() {
+    let Some(net) = Net::new(4, 1500) else { return };
+    let rx = open(&net, Options { queue: Some(2), steer: true, ..options() }, &leg(GROUP, PORT)).unwrap();
+    let notes = rx.caps().notes.join("\n");
+    assert!(notes.contains("knows no n-tuple rules: ") && notes.contains("; queue 2 is served"), "{notes}");
+    assert!(notes.contains("packets are copied once") && !notes.contains("queue 0"), "{notes}");
+    // The others are free, and are taken by who wants all.
+    let second = open(&net, options(), &leg(GROUP, PORT + 2)).unwrap();
+    let notes = second.caps().notes.join("\n");
+    assert!(notes.contains("; queue 0, 1, 3") && notes.contains("warning: queue 2 belongs to another"), "{notes}");
+}
+
 /// Another process: this test, told by the environment to be one.
 fn child(net: &Net, words: &str) -> Child {
     let namespace = format!("/proc/{}/fd/{}", std::process::id(), net.rx.as_raw_fd());

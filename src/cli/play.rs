@@ -55,7 +55,7 @@ pub struct Args {
     /// What Rivermax is told, for example split=26,order=extended,hold=40ms,stamps=synced,cores=2+3,events
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     rivermax: Option<String>,
-    /// What AF_XDP is told, for example mode=native,queue=3,vlan=100,hold=200ms,busy-poll=20us,helper=/run/gdmedia-xdp
+    /// What AF_XDP is told, for example mode=native,queue=3,steer,vlan=100,hold=200ms,busy-poll=20us,helper=/run/gdmedia-xdp
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     xdp: Option<String>,
     /// Network interface, by name or address, for multicast; given twice: one for each leg

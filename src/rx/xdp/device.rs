@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,7 +151,8 @@ impl Device {
         // struct ethtool_channels: command, four limits, then receive, transmit, other, combined.
         let mut channels = [0u32; 9];
         channels[0] = 0x3c;
-        match ethtool(&self.name, &mut channels) {
+        // SAFETY: as long as that structure.
+        match ethtool_socket().and_then(|socket| unsafe { ethtool(socket.as_fd(), &self.name, &mut channels) }) {
             Ok(()) if channels[5] + channels[8] > 0 => channels[5] + channels[8],
             _ => self.queues.max(1),
         }
@@ -161,27 +162,36 @@ impl Device {
     pub fn strips_vlans(&self) -> bool {
         // struct ethtool_value; ETHTOOL_GFLAGS, ETH_FLAG_RXVLAN.
         let mut value = [0x25u32, 0];
-        ethtool(&self.name, &mut value).is_ok() && value[1] & 1 << 8 != 0
+        // SAFETY: as long as that structure.
+        ethtool_socket().and_then(|socket| unsafe { ethtool(socket.as_fd(), &self.name, &mut value) }).is_ok()
+            && value[1] & 1 << 8 != 0
     }
 }
 
-/// `SIOCETHTOOL`, with a command that writes into `value`.
-fn ethtool<const N: usize>(name: &str, value: &mut [u32; N]) -> io::Result<()> {
-    // SAFETY: no pointers; closed below.
+/// A socket to ask by.
+pub fn ethtool_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
     let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: made above.
-    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// `SIOCETHTOOL`, with a command that reads and writes `value`.
+///
+/// # Safety
+/// `value` is as long as the command's structure, and every pattern of octets is a value of it.
+pub unsafe fn ethtool<T>(socket: BorrowedFd<'_>, name: &str, value: &mut T) -> io::Result<()> {
     // SAFETY: plain C data.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, octet) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = octet as _;
     }
-    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(value).cast();
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
-    // SAFETY: the kernel writes no more than the command's structure, which every caller's array is as long as.
+    // SAFETY: the kernel reads and writes no more than the command's structure.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

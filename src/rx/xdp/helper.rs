@@ -7,7 +7,7 @@
 //! {"open": {"interface": …, "mode": …}}     attaches or finds the filter: {"done": {…}} + descriptor of its link
 //! {"socket": 0}                             an AF_XDP socket for queue 0: {"done": …} + descriptor
 //!   registers its memory, maps rings, binds
-//! {"claim": [0]}                            puts the sockets of these queues into the filter
+//! {"claim": [0]}                            puts the sockets of these queues into the filter, and forgets others
 //! {"add": {flow}} + descriptor              checks, and sends the flow there
 //! {"remove": {flow}}
 //! ```
@@ -258,6 +258,9 @@ impl Session {
                 let lock = Lock::take()?;
                 self.sockets.retain(|(queue, _)| queues.contains(queue));
                 for (queue, socket) in &self.sockets {
+                    if self.claimed.contains(queue) {
+                        continue;
+                    }
                     filter.claim(*queue, socket.as_fd(), &lock).map_err(internal)?;
                     self.claimed.push(*queue);
                 }

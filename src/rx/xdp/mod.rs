@@ -13,7 +13,8 @@
 //! | [`program`] | the filter's instructions, and what it looks for |
 //! | `filter` | one filter an interface, shared by all receivers there, gone with the last one |
 //! | `socket`, `ring`, `umem` | a queue, its rings, who has which frame of the memory |
-//! | `port` | all queues of an interface that are served |
+//! | `port` | the queues of an interface that are served |
+//! | `steer` | by which queue a flow comes: rules of the card |
 //! | [`helper`] | the privileged part as a program of its own |
 //! | `abi`, `device` | the kernel's calls |
 //!
@@ -31,6 +32,7 @@ mod port;
 pub mod program;
 mod ring;
 mod socket;
+mod steer;
 mod umem;
 
 pub use device::Attached;
@@ -121,6 +123,8 @@ pub struct Xdp {
 struct JoinedLeg {
     port: usize,
     wanted: Wanted,
+    /// Leads it to its queue, where that was wished.
+    _rule: Option<steer::Rule>,
     sources: SourceFilter,
     beside: socket2::Socket,
     /// Datagrams of the flow that went past us, and those that the socket beside dropped of these.
@@ -129,7 +133,7 @@ struct JoinedLeg {
 }
 
 impl Xdp {
-    /// A receiver that does not receive anything yet; [`Receiver::join`] takes the queues.
+    /// A receiver that does not receive anything yet; [`Receiver::join`] takes queues.
     ///
     /// # Errors
     /// Packets are too large for a frame, or there is no memory.
@@ -187,14 +191,16 @@ impl Xdp {
         Some(Tai(utc.wrapping_add_signed(self.tai_offset)))
     }
 
-    /// The port of an interface, which is opened when it is new.
-    fn port(&mut self, index: u32) -> Result<usize> {
-        if let Some(known) = self.ports.iter().position(|port| port.index() == index) {
-            return Ok(known);
+    /// The port of an interface, which is opened when it is new, with the queues of a flow; and the rule made for it.
+    fn port(&mut self, index: u32, wanted: &Wanted, notes: &mut Vec<String>) -> Result<(usize, Option<steer::Rule>)> {
+        let known = self.ports.iter().position(|port| port.index() == index);
+        if let Some((number, port)) = known.and_then(|number| Some((number, self.ports.get_mut(number)?))) {
+            return Ok((number, port.serve(wanted, &self.options, &mut self.frames, notes)?));
         }
-        let port = Port::open(index, &self.options, &mut self.frames, &mut self.caps.notes)?;
+        let mut port = Port::open(index, &self.options, notes)?;
+        let rule = port.serve(wanted, &self.options, &mut self.frames, notes)?;
         self.ports.push(port);
-        Ok(self.ports.len() - 1)
+        Ok((self.ports.len() - 1, rule))
     }
 
     /// One round over all queues. `true` when something came.
@@ -401,13 +407,14 @@ impl Receiver for Xdp {
         })?;
         let (index, vlan) = device.vlan_of.unwrap_or((interface.index, 0));
         let vlan = self.options.vlan.unwrap_or(vlan);
-        let port = self.port(index)?;
         let wanted = Wanted::new(what, vlan);
+        let (port, _rule) = self.port(index, &wanted, &mut notes)?;
         if let Some(place) = self.ports.get_mut(port) {
             place.add(&wanted, &beside)?;
             notes.extend(place.warnings(vlan, self.frames.chunk() - HEADROOM));
         }
-        let mut joined = JoinedLeg { port, wanted, sources: what.sources.clone(), beside, passed: 0, overflowed: 0 };
+        let mut joined =
+            JoinedLeg { port, wanted, _rule, sources: what.sources.clone(), beside, passed: 0, overflowed: 0 };
         // What came before the filter knew the flow was not lost by it.
         joined.look_beside(&mut Rejected::default());
         joined.passed = 0;

@@ -34,6 +34,8 @@ pub struct Options {
     pub mode: Option<Mode>,
     /// The only queue that is served; without one all of them.
     pub queue: Option<u32>,
+    /// A rule of the card (n-tuple) may be made that leads the flow to one queue, where there is none.
+    pub steer: bool,
     /// VLAN of the flow; without one that of the interface (`eth1.100`), else none.
     pub vlan: Option<u16>,
     /// Busy polling by the kernel.
@@ -52,6 +54,7 @@ impl Default for Options {
             utc_offset_s: 37,
             mode: None,
             queue: None,
+            steer: false,
             vlan: None,
             busy_poll: None,
             helper: None,
@@ -86,8 +89,8 @@ impl Options {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             self.change_one(name, value).ok_or_else(|| {
                 Error::new(Kind::Usage, format!("`{word}` is nothing that AF_XDP can be told")).cure(
-                    "choose among mode=zero-copy|native|generic, queue=N, vlan=N, hold=TIME, busy-poll=TIME, helper=PATH; \
-                     times as 500us, 20ms or 1s",
+                    "choose among mode=zero-copy|native|generic, queue=N, steer, vlan=N, hold=TIME, busy-poll=TIME, \
+                     helper=PATH; times as 500us, 20ms or 1s",
                 )
             })?;
         }
@@ -100,6 +103,7 @@ impl Options {
             ("mode", "native") => self.mode = Some(Mode::Native),
             ("mode", "generic") => self.mode = Some(Mode::Generic),
             ("queue", value) => self.queue = Some(value.parse().ok()?),
+            ("steer", "") => self.steer = true,
             ("vlan", value) => self.vlan = Some(value.parse().ok().filter(|vlan| (1..4095).contains(vlan))?),
             ("hold", value) => self.hold = time(value)?,
             ("busy-poll", value) => {
@@ -132,10 +136,11 @@ mod tests {
     #[test]
     fn words_change_what_they_name() {
         let mut options = Options::default();
-        options.change("mode=generic, queue=3,vlan=100,hold=20ms,busy-poll=30us,helper=/run/x").unwrap();
+        options.change("mode=generic, queue=3,steer,vlan=100,hold=20ms,busy-poll=30us,helper=/run/x").unwrap();
         let wanted = Options {
             mode: Some(Mode::Generic),
             queue: Some(3),
+            steer: true,
             vlan: Some(100),
             hold: Duration::from_millis(20),
             busy_poll: Some(BusyPoll { micros: 30, budget: 64 }),
@@ -157,6 +162,7 @@ mod tests {
             "helper=",
             "x",
             "queue",
+            "steer=7",
         ] {
             let error = options.change(wrong).unwrap_err();
             assert!(error.kind() == Kind::Usage && error.to_string().contains(wrong), "{error}");

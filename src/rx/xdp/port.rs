@@ -6,12 +6,13 @@ use super::filter::{Filter, Lock, RIGHTS, words};
 use super::helper::Connection;
 use super::program::{MAX_QUEUES, Queues, Wanted};
 use super::socket::{self, Queue, Statistics};
+use super::steer::{self, Card, Flow, Rule, Which, Wish};
 use super::umem::Frames;
 use super::{Mode, Options};
 use crate::error::{Error, Kind, Result};
 use crate::rx::socket::MAX_LEGS;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Entries of a ring at most: one of a few queues, one of many.
@@ -25,10 +26,13 @@ const LEAST_DEPTH: u32 = 64;
 /// An interface.
 pub struct Port {
     index: u32,
-    name: String,
-    mtu: u32,
     device: Device,
+    /// Queues that it has, and that may be served.
+    count: u32,
+    attached: Attached,
     queues: Vec<Queue>,
+    /// Frames that are kept for queues which are not served yet.
+    reserved: u32,
     keeper: Keeper,
 }
 
@@ -41,43 +45,189 @@ enum Keeper {
 }
 
 impl Port {
-    /// Takes the queues of an interface.
+    /// Finds or attaches the filter of an interface; [`Port::serve`] takes queues.
     ///
     /// # Errors
-    /// No permission, no support, queues that others have.
-    pub fn open(index: u32, options: &Options, frames: &mut Frames, notes: &mut Vec<String>) -> Result<Self> {
+    /// No permission, no support.
+    pub fn open(index: u32, options: &Options, notes: &mut Vec<String>) -> Result<Self> {
         let device = device::query(index).map_err(|e| {
             Error::new(Kind::Unavailable, format!("interface number {index} does not answer")).because(e)
         })?;
         let count = device.queues().min(MAX_QUEUES);
-        let wanted: Vec<u32> = match options.queue {
-            Some(queue) if queue >= count => {
-                return Err(Error::new(Kind::Usage, format!("{} has no queue {queue}", device.name))
-                    .cure(format!("choose one from 0 to {}", count - 1)));
-            }
-            Some(queue) => vec![queue],
-            None => (0..count).collect(),
-        };
-        let (keeper, queues) = match &options.helper {
+        if let Some(queue) = options.queue.filter(|queue| *queue >= count) {
+            return Err(Error::new(Kind::Usage, format!("{} has no queue {queue}", device.name))
+                .cure(format!("choose one from 0 to {}", count - 1)));
+        }
+        let (keeper, attached) = match &options.helper {
             Some(path) => {
                 let (connection, attached) = Connection::open(path, &device.name, options.mode, notes)?;
-                let new = &mut |queue| connection.socket(queue);
-                let queues = open_queues(index, &device, attached, &wanted, new, options, frames, notes)?;
-                connection.claim(&queues.iter().map(|q| q.number).collect::<Vec<_>>())?;
-                (Keeper::Helper(connection), queues)
+                (Keeper::Helper(connection), attached)
             }
             None => {
                 let lock = Lock::take()?;
                 let filter = Filter::open(index, attached_for(options.mode), &lock, notes)?;
-                let new = &mut |_| socket::new().map_err(|e| no_socket(&device.name, e));
-                let queues = open_queues(index, &device, filter.attached, &wanted, new, options, frames, notes)?;
-                for queue in &queues {
-                    filter.claim(queue.number, queue.as_fd(), &lock).map_err(|e| not_changed(&device.name, e))?;
-                }
-                (Keeper::Own(filter), queues)
+                let attached = filter.attached;
+                (Keeper::Own(filter), attached)
             }
         };
-        Ok(Port { index, name: device.name.clone(), mtu: device.mtu, device, queues, keeper })
+        Ok(Port { index, device, count, attached, queues: Vec::new(), reserved: 0, keeper })
+    }
+
+    /// Takes the queues by which a flow may come, as far as they are not served yet: the one that a rule of the card leads
+    /// it to, else all. Returns the rule when it was made for this.
+    ///
+    /// # Errors
+    /// No permission, no memory, queues that others have.
+    pub fn serve(
+        &mut self,
+        wanted: &Wanted,
+        options: &Options,
+        frames: &mut Frames,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Rule>> {
+        let name = self.device.name.clone();
+        let count = self.count;
+        let mut take = |which, notes: &mut Vec<String>| match which {
+            Which::One(queue) => self.take(&[queue], 1, options, frames, notes),
+            Which::Any => match self.queues.first() {
+                Some(served) => Ok(served.number),
+                // What no rule leads comes by the first ones most.
+                None => self.take(&(0..count).rev().collect::<Vec<_>>(), 1, options, frames, notes),
+            },
+            Which::All => self.take(&(0..count).collect::<Vec<_>>(), count as usize, options, frames, notes),
+        };
+        let card = match Card::open(&name) {
+            Ok(card) if count > 1 => card,
+            _ => return take(options.queue.map_or(Which::All, Which::One), notes).map(|_| None),
+        };
+        let wish = Wish { name: &name, count, queue: options.queue, steer: options.steer };
+        steer::serve(card, Flow::new(wanted), &wish, notes, &mut take)
+    }
+
+    /// Takes `enough` of the queues in `wanted`, or as many as are free; those that are served count. Returns one of them.
+    fn take(
+        &mut self,
+        wanted: &[u32],
+        enough: usize,
+        options: &Options,
+        frames: &mut Frames,
+        notes: &mut Vec<String>,
+    ) -> Result<u32> {
+        let is_served = |queue: &&u32| self.queues.iter().any(|have| have.number == **queue);
+        let known = wanted.iter().find(is_served).copied();
+        let missing: Vec<u32> = wanted.iter().filter(|queue| !is_served(queue)).copied().collect();
+        let enough = enough.saturating_sub(wanted.len() - missing.len());
+        let mut new = Vec::new();
+        let bound = self.bind(&missing, enough, options, frames, notes, &mut new);
+        // Also after an error: frames are in them. A helper forgets what it has handed over in vain.
+        let claimed = self.claim(&new);
+        let (first, count) = (new.first().map(|queue| queue.number), new.len());
+        self.queues.extend(new);
+        let taken = bound?;
+        claimed?;
+        let Some(one) = known.or(first) else {
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("queue {} of {} belongs to another AF_XDP socket", taken.join(", "), self.device.name),
+            )
+            .cure("a queue serves one program: choose another with --xdp queue=N (and steer the flow to it with ethtool -N), or receive with sockets"));
+        };
+        if count < enough {
+            notes.push(format!(
+                "warning: queue {} belongs to another AF_XDP socket; what comes there is lost",
+                taken.join(", ")
+            ));
+        }
+        Ok(one)
+    }
+
+    /// Binds sockets to `enough` of the queues in `wanted`, or to as many as are free: `queues`. Returns those that are not
+    /// free.
+    fn bind(
+        &mut self,
+        wanted: &[u32],
+        enough: usize,
+        options: &Options,
+        frames: &mut Frames,
+        notes: &mut Vec<String>,
+        queues: &mut Vec<Queue>,
+    ) -> Result<Vec<String>> {
+        let name = &self.device.name;
+        let zero_copy = match options.mode {
+            Some(mode) => Some(mode == Mode::ZeroCopy),
+            None if self.attached == Attached::Native => None,
+            None => Some(false),
+        };
+        let largest = if enough > MAX_LEGS { SMALL_RING } else { LARGE_RING };
+        let entries = frames.count().next_power_of_two().min(largest);
+        let share = (frames.count() / (MAX_LEGS * enough.max(1)) as u32).max(LEAST_DEPTH);
+        let may = if options.queue.is_some() { 1 } else { self.count };
+        if self.queues.is_empty() && self.reserved == 0 {
+            self.reserved = frames.promise((may * LEAST_DEPTH).min(frames.count() / 4));
+        }
+        let least = self.reserved / may.saturating_sub(self.queues.len() as u32).max(1);
+        let until = Instant::now() + PATIENCE;
+        let (mut taken, mut refusal, mut busy_refusal) = (Vec::new(), None, None);
+        for number in wanted {
+            if queues.len() == enough {
+                break;
+            }
+            let fd = match &self.keeper {
+                Keeper::Helper(connection) => connection.socket(*number)?,
+                Keeper::Own(_) => socket::new().map_err(|e| no_socket(name, e))?,
+            };
+            // SAFETY: the frames' memory is the receiver's ring, which ends after its ports; frames are given to the kernel
+            // by `Rings::refill` alone, and written to by nobody else.
+            let opened =
+                unsafe { Queue::open(fd, self.index, *number, frames, entries, zero_copy, until, &mut refusal) };
+            match opened {
+                Ok(mut queue) => {
+                    self.reserved -= least;
+                    queue.rings().set_depth(least + frames.promise(share.saturating_sub(least)));
+                    queue.rings().refill(frames);
+                    if let Some(how) = options.busy_poll {
+                        busy_refusal = queue.poll_busily(how).err().or(busy_refusal);
+                    }
+                    queue.wake();
+                    queues.push(queue);
+                }
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => taken.push(number.to_string()),
+                Err(e) => return Err(not_bound(name, *number, options.mode, frames, e)),
+            }
+        }
+        let Some(first) = queues.first() else { return Ok(taken) };
+        let copies = match (first.zero_copy, &refusal) {
+            (true, _) => "zero copy".to_owned(),
+            (false, Some(e)) => format!("packets are copied once (zero copy: {e})"),
+            (false, None) => "packets are copied once".to_owned(),
+        };
+        let numbers: Vec<String> = queues.iter().map(|queue| queue.number.to_string()).collect();
+        notes.push(format!("AF_XDP on {name}: {} mode, {copies}; queue {}", words(self.attached), numbers.join(", ")));
+        if self.attached == Attached::Generic && self.queues.is_empty() {
+            notes.push(
+                "generic mode: packets that come unsegmented (GSO of virtual interfaces) are too large and dropped"
+                    .into(),
+            );
+        }
+        if let Some(e) = busy_refusal {
+            notes.push(format!("warning: no busy polling: {e}"));
+        }
+        Ok(taken)
+    }
+
+    /// Puts the sockets of new queues into the filter.
+    fn claim(&self, new: &[Queue]) -> Result<()> {
+        match &self.keeper {
+            Keeper::Helper(connection) => {
+                connection.claim(&self.queues.iter().chain(new).map(|queue| queue.number).collect::<Vec<_>>())
+            }
+            Keeper::Own(filter) => {
+                let lock = Lock::take()?;
+                new.iter().try_for_each(|queue| {
+                    filter.claim(queue.number, queue.as_fd(), &lock).map_err(|e| not_changed(&self.device.name, e))
+                })
+            }
+        }
     }
 
     /// The interface's number.
@@ -86,7 +236,7 @@ impl Port {
     }
     /// The interface's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.device.name
     }
     /// The queues that are served.
     pub fn queues(&mut self) -> &mut [Queue] {
@@ -94,7 +244,7 @@ impl Port {
     }
     /// The interface's name, each queue and what it has counted.
     pub fn statistics(&self) -> impl Iterator<Item = (&str, &Queue, Statistics)> {
-        self.queues.iter().map(|queue| (self.name.as_str(), queue, queue.statistics()))
+        self.queues.iter().map(|queue| (self.device.name.as_str(), queue, queue.statistics()))
     }
 
     /// Takes a flow. `beside` is a socket that is bound to it.
@@ -106,7 +256,7 @@ impl Port {
         match &mut self.keeper {
             Keeper::Helper(connection) => connection.add(wanted, beside.as_fd()),
             Keeper::Own(filter) => match self.queues.first() {
-                Some(probe) => add(filter, &self.name, wanted, bits, probe.as_fd()),
+                Some(probe) => add(filter, &self.device.name, wanted, bits, probe.as_fd()),
                 None => Ok(()),
             },
         }
@@ -123,9 +273,12 @@ impl Port {
     /// What may keep packets from coming.
     pub fn warnings(&self, vlan: u16, longest: u32) -> Vec<String> {
         let mut all = Vec::new();
-        let name = &self.name;
-        if self.mtu + 18 > longest {
-            all.push(format!("packets of more than {longest} octets (the MTU of {name} is {}) are dropped", self.mtu));
+        let name = &self.device.name;
+        if self.device.mtu + 18 > longest {
+            all.push(format!(
+                "packets of more than {longest} octets (the MTU of {name} is {}) are dropped",
+                self.device.mtu
+            ));
         }
         if vlan != 0 && self.device.strips_vlans() {
             all.push(format!(
@@ -171,79 +324,6 @@ pub fn add(filter: &Filter, name: &str, wanted: &Wanted, bits: Queues, probe: Bo
         return Err(error);
     }
     Ok(())
-}
-
-#[allow(clippy::too_many_arguments)]
-fn open_queues(
-    index: u32,
-    device: &Device,
-    attached: Attached,
-    wanted: &[u32],
-    sockets: &mut dyn FnMut(u32) -> Result<OwnedFd>,
-    options: &Options,
-    frames: &mut Frames,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Queue>> {
-    let name = &device.name;
-    let zero_copy = match options.mode {
-        Some(mode) => Some(mode == Mode::ZeroCopy),
-        None if attached == Attached::Native => None,
-        None => Some(false),
-    };
-    let largest = if wanted.len() > MAX_LEGS { SMALL_RING } else { LARGE_RING };
-    let entries = frames.count().next_power_of_two().min(largest);
-    let share = (frames.count() / (MAX_LEGS * wanted.len()) as u32).max(LEAST_DEPTH);
-    let until = Instant::now() + PATIENCE;
-    let (mut queues, mut taken, mut refusal, mut busy_refusal) = (Vec::new(), Vec::new(), None, None);
-    for number in wanted {
-        let fd = sockets(*number)?;
-        // SAFETY: the frames' memory is the receiver's ring, which ends after its ports; frames are given to the kernel by
-        // `Rings::refill` alone, and written to by nobody else.
-        let opened = unsafe { Queue::open(fd, index, *number, frames, entries, zero_copy, until, &mut refusal) };
-        match opened {
-            Ok(mut queue) => {
-                queue.rings().set_depth(share);
-                frames.promise(share);
-                queue.rings().refill(frames);
-                if let Some(how) = options.busy_poll {
-                    busy_refusal = queue.poll_busily(how).err().or(busy_refusal);
-                }
-                queue.wake();
-                queues.push(queue);
-            }
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => taken.push(number.to_string()),
-            Err(e) => return Err(not_bound(name, *number, options.mode, frames, e)),
-        }
-    }
-    let Some(first) = queues.first() else {
-        return Err(Error::new(
-            Kind::Unavailable,
-            format!("queue {} of {name} belongs to another AF_XDP socket", taken.join(", ")),
-        )
-        .cure("a queue serves one program: choose another with --xdp queue=N (and steer the flow to it with ethtool -N), or receive with sockets"));
-    };
-    let copies = match (first.zero_copy, &refusal) {
-        (true, _) => "zero copy".to_owned(),
-        (false, Some(e)) => format!("packets are copied once (zero copy: {e})"),
-        (false, None) => "packets are copied once".to_owned(),
-    };
-    let numbers: Vec<String> = queues.iter().map(|queue| queue.number.to_string()).collect();
-    notes.push(format!("AF_XDP on {name}: {} mode, {copies}; queue {}", words(attached), numbers.join(", ")));
-    if attached == Attached::Generic {
-        notes.push(
-            "generic mode: packets that come unsegmented (GSO of virtual interfaces) are too large and dropped".into(),
-        );
-    }
-    if !taken.is_empty() {
-        notes.push(format!(
-            "warning: queue {} belongs to another AF_XDP socket; what comes there is lost",
-            taken.join(", ")
-        ));
-    }
-    if let Some(e) = busy_refusal {
-        notes.push(format!("warning: no busy polling: {e}"));
-    }
-    Ok(queues)
 }
 
 fn no_socket(name: &str, e: io::Error) -> Error {
