@@ -359,3 +359,92 @@ fn not_changed(name: &str, e: io::Error) -> Error {
         _ => error.because(e),
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/veth/mod.rs"]
+mod veth;
+
+#[cfg(test)]
+mod tests {
+    use super::super::helper::Helper;
+    use super::veth::{self, Net, inside};
+    use super::*;
+    use std::net::{IpAddr, SocketAddr, UdpSocket};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// One queue for a flow that a rule leads, the others for one that none does.
+    fn grows(net: &Net, helper: Option<PathBuf>) {
+        let options = Options { helper, ..Options::default() };
+        let (mut frames, region) = Frames::new(4096, 2048).unwrap();
+        let own: IpAddr = "10.77.0.10".parse().unwrap();
+        let beside = |port| inside(&net.rx, || UdpSocket::bind((own, port)).unwrap());
+        let wanted = |port| Wanted { destination: own, port, sources: Vec::new(), vlan: 0 };
+        let (mut port, mut notes) = inside(&net.rx, || {
+            let mut notes = Vec::new();
+            (Port::open(veth::index("rx0"), &options, &mut notes).unwrap(), notes)
+        });
+        inside(&net.rx, || {
+            let mut take = |queues: &[u32], enough| port.take(queues, enough, &options, &mut frames, &mut notes);
+            assert_eq!(take(&[3, 2, 1, 0], 1).unwrap(), 3);
+            assert_eq!(take(&[3], 1).unwrap(), 3, "it is served already");
+        });
+        let numbers = |port: &mut Port| port.queues().iter().map(|queue| queue.number).collect::<Vec<_>>();
+        let depths = |port: &mut Port| port.queues().iter_mut().map(|queue| queue.rings().depth()).collect::<Vec<_>>();
+        assert_eq!((numbers(&mut port), depths(&mut port)), (vec![3], vec![2048]));
+        let (first, second) = (beside(5004), beside(5006));
+        inside(&net.rx, || port.add(&wanted(5004), &first)).unwrap();
+        inside(&net.rx, || port.take(&[0, 1, 2, 3], 4, &options, &mut frames, &mut notes)).unwrap();
+        assert_eq!(numbers(&mut port), [3, 0, 1, 2]);
+        assert!(depths(&mut port).iter().all(|depth| *depth >= 512), "{:?}", depths(&mut port));
+        inside(&net.rx, || port.add(&wanted(5006), &second)).unwrap();
+
+        // The first flow is taken at queue 3 still, the second at all.
+        let senders: Vec<UdpSocket> = (0..64).map(|_| net.sender("10.77.0.1".parse().unwrap())).collect();
+        let sent = |to: u16| {
+            for sender in &senders {
+                sender.send_to(b"x", SocketAddr::new(own, to)).unwrap();
+            }
+        };
+        // Packets of each queue, and those that went on to the kernel.
+        let mut received = |port: &mut Port, beside: &UdpSocket| {
+            beside.set_nonblocking(true).unwrap();
+            let (mut count, begun) = ([0; 5], Instant::now());
+            while count.iter().sum::<usize>() < 64 {
+                assert!(begun.elapsed() < Duration::from_secs(5), "{count:?}");
+                for (n, queue) in port.queues().iter_mut().enumerate() {
+                    count[n] += queue.rings().receive(64, |packet| frames.give(packet.addr));
+                }
+                count[4] += usize::from(beside.recv(&mut [0]).is_ok());
+            }
+            count
+        };
+        sent(5006);
+        let by = received(&mut port, &second);
+        assert!(by[0] > 0 && by[0] < 64 && by[4] == 0, "{by:?}");
+        sent(5004);
+        let by = received(&mut port, &first);
+        assert!(by[0] > 0 && by[1..4] == [0, 0, 0] && by[4] > 0, "{by:?}");
+        drop(port);
+        drop(region);
+    }
+
+    #[test]
+    fn queues_are_added_to_those_that_are_served() {
+        let Some(net) = Net::new(4, 1500) else { return };
+        grows(&net, None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helper");
+        let helper = Helper::open(&path, &[]).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                veth::enter(&net.rx);
+                helper.serve(&stop);
+            });
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| grows(&net, Some(path.clone()))));
+            stop.store(true, Ordering::Relaxed);
+            result.unwrap_or_else(|e| std::panic::resume_unwind(e));
+        });
+    }
+}

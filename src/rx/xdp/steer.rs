@@ -609,7 +609,8 @@ mod tests {
             rule.extension[10..12].copy_from_slice(&tci);
             rule.extension_mask[10..12].copy_from_slice(&mask);
         };
-        let cases: [(Fit, &dyn Fn(&mut Spec)); 17] = [
+        type Change<'a> = &'a dyn Fn(&mut Spec);
+        let cases: [(Fit, Change<'_>); 17] = [
             (Fit::All, &|_| ()),
             (Fit::All, &|r| r.header_mask[10..12].fill(0)),
             (Fit::All, &|r| r.header_mask = [0; 52]),
