@@ -290,14 +290,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_done_is_what_is_counted(seed: u64, count in 1_u16..400, depth in 1_u32..40, queue in 0_u32..3000) {
+        fn what_was_done_is_what_is_counted(seed in 0..1_u64 << 63, count in 1_u16..400, depth in 1_u32..40, queue in 0_u32..3000) {
             let text = format!(
                 "seed = {seed}\n[[loss]]\nchance = '1/9'\nburst = 3\n[[kill]]\nleg = 1\nfrom = 20\nuntil = 40\n\
                  [[duplicate]]\nchance = '1/7'\nwithin = {depth}\n[[reorder]]\ndepth = {depth}\n\
                  [[rate]]\nbits = '300Mb/s'\nbucket = 400\nqueue = {queue}\n[[delay]]\nby = '3us'\njitter = '9us'\nchance = '1/3'"
             );
-            // As a TOML integer a seed has 63 bits.
-            let text = text.replacen(&seed.to_string(), &(seed >> 1).to_string(), 1);
             let plan = FaultPlan::from_toml("p", &text).unwrap();
             let (out, c) = run(&plan, count);
             prop_assert_eq!(c.seen, 2 * u64::from(count));
