@@ -77,7 +77,9 @@ pub fn read(sdk: &Sdk, out: &Path) -> Result<Header, String> {
     }
     let version =
         text.split("gdmedia_version_begins").nth(1).and_then(|rest| rest.split("gdmedia_version_ends").next());
-    let version: Vec<u32> = words(version.unwrap_or_default()).filter_map(|word| word.parse().ok()).collect();
+    // Numbers may have a suffix: 24U.
+    let number = |word: &str| word.trim_end_matches(['u', 'U', 'l', 'L']).parse().ok();
+    let version: Vec<u32> = words(version.unwrap_or_default()).filter_map(number).collect();
     let shown = || version.iter().map(u32::to_string).collect::<Vec<_>>().join(".");
     let missing: Vec<&str> = wanted.iter().map(String::as_str).filter(|name| !defined(name, &has, &text)).collect();
     if !missing.is_empty() {

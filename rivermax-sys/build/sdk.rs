@@ -17,7 +17,7 @@ const FOLDERS: [&str; 5] = ["/usr", "/usr/local", "/opt/mellanox/rivermax", "/op
 
 const CURE: &str = "Install NVIDIA's Rivermax SDK (https://developer.nvidia.com/networking/rivermax: needs a developer \
      account, and on a NIC a licence) and set RIVERMAX_SDK to the folder that has its include and lib folders; or build \
-     with the feature `stand-in`, which needs no SDK and receives from sockets, captures or memory.";
+     with the feature `stand-in` (of gdmedia: `rivermax-stand-in`), which needs no SDK and receives from sockets, captures or memory.";
 
 pub fn find() -> Result<Sdk, String> {
     println!("cargo::rerun-if-env-changed=RIVERMAX_SDK");

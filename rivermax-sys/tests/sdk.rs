@@ -139,11 +139,12 @@ fn a_build_needs_the_library_only_to_know_its_name_and_calls() {
     let functions = functions.map(|line| line.split_once('(').unwrap().0.rsplit([' ', '*']).next().unwrap());
     let functions: Vec<&str> = functions.collect();
     assert!(functions.contains(&"rmx_init") && functions.contains(&"rmx_get_version_string"), "{functions:?}");
-    // A stream's id may be a number as well as a record, and what calls answer may be macros.
+    // A stream's id may be a number as well as a record, what calls answer may be macros, and versions any numbers of C.
     let sdk = Sdk::new(|header| {
         let (before, rest) = header.split_once("typedef struct rmx_stream_id {").unwrap();
         let rest = rest.split_once("} rmx_stream_id;").unwrap().1;
         let header = format!("{before}typedef uint32_t rmx_stream_id;{rest}");
+        let header = header.replace("RMX_VERSION_PATCH 24", "RMX_VERSION_PATCH (24U)");
         header.replace("    RMX_BUSY = 11,\n", "#define RMX_BUSY ((rmx_status)11)\n")
     });
     let source: String = functions.iter().map(|name| format!("void {name}(void) {{}}\n")).collect();
