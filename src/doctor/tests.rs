@@ -892,6 +892,19 @@ fn rivermax_could_be_had_where_the_card_is() {
 }
 
 #[test]
+fn without_a_gpu_nothing_of_it_is_missing() {
+    let mut machine = Lab::new();
+    std::fs::remove_file(machine.tree.root().path("sys/bus/pci/devices/0000:18:00.0")).unwrap();
+    machine.fake.cuda = Cuda { why: "none".into(), ..Cuda::default() };
+    machine.fake.libraries.clear();
+    let report = machine.examine();
+    for id in ["distance", "bar1", "dma-buf", "peermem", "nvenc"] {
+        let f = find(&report, id);
+        assert_eq!((f.state, f.fix.len()), (State::NotApplicable, 0), "{f:?}");
+    }
+}
+
+#[test]
 fn the_buffer_counts_that_is_the_shortest() {
     let mut machine = Lab::new();
     machine.sdp(&VIDEO.replace("width=1920; height=1080", "width=3840; height=2160"));

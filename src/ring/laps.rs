@@ -436,6 +436,20 @@ mod tests {
     }
 
     #[test]
+    fn a_leg_that_is_a_round_late_does_not_spoil_the_other() {
+        let (nic, laps) = Nic::ring(64, 2, 8, false);
+        let mut reader = Reader::new(laps.clone());
+        // One leg is 40 packets behind the other, and its ring comes round while the other is read in time.
+        let (one, other) = (|n: u32| nic.write(n % 64, n), |n: u32| nic.write(64 + n % 64, n - 40));
+        (40..200).for_each(|n| assert!([one(n), other(n)].iter().all(|slot| laps.holds(&reader.take(slot))), "{n}"));
+        let told: Vec<_> = (200..284).map(other).collect();
+        for (n, slot) in (200..284).zip(&told) {
+            assert_eq!(laps.holds(&reader.take(slot)), n + 64 - 8 >= 284, "{n}");
+            assert!(laps.holds(&reader.take(&one(n))), "{n}");
+        }
+    }
+
+    #[test]
     fn packets_that_come_twice_do_not_blind_the_reader() {
         let (nic, laps) = Nic::ring(64, 1, 8, false);
         let mut reader = Reader::new(laps.clone());
