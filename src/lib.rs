@@ -26,7 +26,7 @@
 //! | module | knows |
 //! | --- | --- |
 //! | [`sdp`], [`format`](mod@format), [`scale`](mod@scale) | crates of their own: descriptions, pictures, their conversions and previews |
-//! | [`error`], [`stats`], [`time`], [`plan`] | plain values |
+//! | [`error`], [`stats`], [`event`], [`time`], [`plan`] | plain values |
 //! | [`config`] | TOML files that people write, and what is wrong with them |
 //! | [`gpu`] | the GPU that is used and why, its context, streams, events |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
@@ -54,6 +54,7 @@ pub mod config;
 pub mod depacketise;
 pub mod doctor;
 pub mod error;
+pub mod event;
 pub mod fault;
 pub mod frame;
 #[doc(hidden)]

@@ -1,5 +1,6 @@
 //! Counters. The hot path adds to them and does nothing else; a reader takes copies.
 
+use crate::time::Tai;
 use serde::Serialize;
 
 /// Why a datagram, or a segment in it, was not used.
@@ -163,4 +164,57 @@ pub struct FrameCounters {
     pub missing_octets: u64,
     /// Of those that were delivered: windows of the ring, which were not copied.
     pub windows: u64,
+}
+
+/// What one leg of a flow brought (ST 2022-7:2019): `sent = received + lost`, and `received = used + redundant`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LegCounters {
+    /// Datagrams that came by this leg, whatever they were.
+    pub datagrams: u64,
+    /// Packets of the flow that it brought in time, each counted once.
+    pub received: u64,
+    /// Packets of the flow that it did not bring in time; a `late` one stays in here. Charged when nothing waits for the
+    /// packet any more, whichever leg brought it, never at the first gap.
+    pub lost: u64,
+    /// Packets that it brought after they had been counted as lost, or after their frame had closed.
+    pub late: u64,
+    /// Further copies by this same leg.
+    pub duplicate: u64,
+    /// Packets that came after one with a higher number by this leg.
+    pub reordered: u64,
+    /// Of the received: those that no other leg had brought before.
+    pub used: u64,
+    /// Of the received: those that another leg had brought before.
+    pub redundant: u64,
+    /// Times that its sender started anew.
+    pub restarts: u64,
+    /// Packets of another sender than the one that is followed.
+    pub foreign: u64,
+    /// How far it lies behind the leg that brings packets first.
+    pub skew: Skew,
+    /// Arrival of its last packet of the flow, in nanoseconds of the clock of the arrivals; none before the first.
+    pub last_arrival: Option<Tai>,
+}
+
+/// Arrival of a copy minus the arrival of the first copy of the same packet, in nanoseconds: over some of the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Skew {
+    /// Copies that were measured; of none the rest is 0.
+    pub samples: u64,
+    /// The last one.
+    pub last_ns: i64,
+    /// The smallest one.
+    pub min_ns: i64,
+    /// The largest one.
+    pub max_ns: i64,
+}
+
+impl Skew {
+    /// One more copy.
+    pub fn add(&mut self, ns: i64) {
+        self.min_ns = if self.samples == 0 { ns } else { self.min_ns.min(ns) };
+        self.max_ns = if self.samples == 0 { ns } else { self.max_ns.max(ns) };
+        self.last_ns = ns;
+        self.samples += 1;
+    }
 }

@@ -13,7 +13,7 @@ const NANOS: u128 = 1_000_000_000;
 pub const VIDEO_CLOCK: u32 = 90_000;
 
 /// An instant: nanoseconds of TAI since 1970-01-01 00:00:00 TAI (the SMPTE and PTP epoch).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Tai(pub u64);
 
 impl Tai {
