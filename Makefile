@@ -31,14 +31,14 @@ preview:
 # Tests come last: the run ends with their summary.
 test: setup check docs fuzz sanitize examples
 	$(CARGO) test $(RIVERMAX)
-	$(CARGO) test --no-default-features --locked --lib --bins --test cli_play
+	$(CARGO) test --no-default-features --locked --bins --test cli_play
 	$(CUDA) $(CARGO) test --workspace --locked $(ALL)
 
 check:
 	$(CARGO) fmt --all --check
-	$(CUDA) $(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
-	$(CUDA) $(CARGO) clippy --all-targets --locked $(ALL) -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --locked --no-default-features -- -D warnings
+	$(CUDA) $(CARGO) clippy --workspace --all-targets --locked $(ALL) -- -D warnings
+	$(CUDA) $(CARGO) clippy --locked $(FEATURES) -- -D warnings
+	$(CARGO) clippy --locked --no-default-features -- -D warnings
 	$(CARGO) clippy $(RIVERMAX) --all-targets -- -D warnings
 	scripts/deny
 	scripts/layers
