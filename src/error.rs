@@ -69,6 +69,10 @@ impl Error {
     pub const fn kind(&self) -> Kind {
         self.kind
     }
+    /// What failed and why, without the cure, for where a line is all there is.
+    pub fn in_one_line(&self) -> String {
+        self.to_string().lines().next().unwrap_or_default().to_owned()
+    }
     /// What can be done about it; empty when nothing is known.
     pub fn cure_text(&self) -> &str {
         &self.cure

@@ -37,6 +37,16 @@ pub enum What {
         /// For how long it brought none, in nanoseconds.
         silent_ns: i64,
     },
+    /// A leg cannot be received any more: its interface has gone. It is tried again; the others are received.
+    InterfaceGone {
+        /// Counted from 0.
+        leg: u8,
+    },
+    /// A leg whose interface had gone is received again.
+    InterfaceBack {
+        /// Counted from 0.
+        leg: u8,
+    },
     /// A leg lies further behind than the window reaches: what only it brings comes too late.
     SkewBeyondWindow {
         /// Counted from 0.
@@ -85,6 +95,8 @@ impl fmt::Display for What {
             What::LegBegan { leg, ssrc } => write!(f, "leg {leg} began, SSRC {ssrc:08x}"),
             What::LegSilent { leg } => write!(f, "leg {leg} fell silent"),
             What::LegBack { leg, silent_ns } => write!(f, "leg {leg} is back after {:.1} ms", ms(silent_ns)),
+            What::InterfaceGone { leg } => write!(f, "the interface of leg {leg} has gone"),
+            What::InterfaceBack { leg } => write!(f, "the interface of leg {leg} is back, its group was joined anew"),
             What::SkewBeyondWindow { leg, skew_ns, window_ns } => {
                 let (skew, window) = (ms(skew_ns), ms(window_ns));
                 write!(f, "leg {leg} lies {skew:.1} ms behind, beyond the window of {window:.1} ms")

@@ -4,6 +4,7 @@ mod assembly;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod guard;
+mod inputs;
 mod video;
 
 #[cfg(feature = "cuda")]
@@ -12,8 +13,10 @@ pub use video::{HostPipeline, Settings, video, wire};
 
 use self::assembly::Assembly;
 use self::guard::{Guard, Held};
+use self::inputs::{Inputs, Polled};
 use crate::depacketise::{Depacketiser, Packet};
-use crate::error::Error;
+use crate::error::{Error, Kind};
+use crate::format::WireFormat;
 use crate::frame::{Frame, FramePool};
 use crate::kernel::Kernel;
 use crate::mem::Space;
@@ -65,16 +68,16 @@ pub enum Progress {
     Idle,
 }
 
-/// From a receiver to finished frames; see the crate's picture.
+/// From receivers to finished frames; see the crate's picture. One receiver may take all legs of a flow; or several take
+/// some each ([`Pipeline::add`]), of whatever backends: they are polled in turn on one thread, and one that fails does not
+/// end the others.
 pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
-    // Ends before `receiver`, in whose ring its kernel may still be reading: fields are dropped in this order.
+    // Ends before `inputs`, in whose rings its kernel may still be reading: fields are dropped in this order.
     assembly: Assembly<F, K>,
-    receiver: R,
+    inputs: Inputs<R>,
     depacketiser: Depacketiser,
     // Leases whose kernel work may still be running, oldest first.
     held: VecDeque<Held>,
-    /// The receiver's count when it was last seen.
-    starved: u64,
     /// Packets that were overwritten before they were read for good.
     overwritten: u64,
     observe: Option<Observe>,
@@ -82,30 +85,30 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
 
 /// What a pipeline leaves to the next one.
 pub struct Parts<R> {
-    receiver: R,
+    inputs: Inputs<R>,
     depacketiser: Depacketiser,
     policy: Incomplete,
     clock: Option<MediaClock>,
     counters: FrameCounters,
     number: u64,
     overwritten: u64,
-    reader: Option<Reader>,
+    readers: Vec<Option<Reader>>,
     observe: Option<Observe>,
 }
 
 impl<R> Parts<R> {
-    /// With another receiver, or the same seen in another way.
-    pub fn map<S>(self, change: impl FnOnce(R) -> S) -> Parts<S> {
-        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, reader, observe } = self;
+    /// With other receivers, or the same seen in another way.
+    pub fn map<S>(self, change: impl FnMut(R) -> S) -> Parts<S> {
+        let Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, observe } = self;
         Parts {
-            receiver: change(receiver),
+            inputs: inputs.map(change),
             depacketiser,
             policy,
             clock,
             counters,
             number,
             overwritten,
-            reader,
+            readers,
             observe,
         }
     }
@@ -123,17 +126,41 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         clock: Option<MediaClock>,
         deliver: Deliver<F>,
     ) -> Self {
-        let guard =
-            receiver.ring().laps().map(|laps| Guard::new(laps.clone(), &pool.layout().wire, kernel.reads_at_close()));
+        Self::of(Inputs::new(receiver), depacketiser, kernel, pool, policy, clock, deliver)
+    }
+
+    fn of(
+        inputs: Inputs<R>,
+        depacketiser: Depacketiser,
+        kernel: K,
+        pool: FramePool<F>,
+        policy: Incomplete,
+        clock: Option<MediaClock>,
+        deliver: Deliver<F>,
+    ) -> Self {
+        let guard = guard_of(&inputs, &kernel, &pool.layout().wire);
         Pipeline {
-            receiver,
+            inputs,
             depacketiser,
             assembly: Assembly::new(kernel, pool, policy, clock, deliver, guard),
             held: VecDeque::with_capacity(64),
-            starved: 0,
             overwritten: 0,
             observe: None,
         }
+    }
+
+    /// One receiver more, for legs that the others do not take; before the first step.
+    ///
+    /// # Errors
+    /// The kernel cannot read its ring. The receiver is given back.
+    pub fn add(&mut self, receiver: R) -> Result<(), (Error, R)> {
+        if let Err(error) = self.assembly.kernel.add_ring(receiver.ring()) {
+            let error = Error::new(Kind::Unavailable, "frames cannot be filled from one receiver more").because(error);
+            return Err((error, receiver));
+        }
+        self.inputs.add(receiver);
+        self.assembly.guard = guard_of(&self.inputs, &self.assembly.kernel, self.assembly.wire());
+        Ok(())
     }
 
     /// From now on `observe` is told when a frame is finished.
@@ -141,37 +168,35 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.observe = Some(observe);
     }
 
-    /// One batch.
+    /// One batch of one receiver; the next step asks the next one first.
     ///
     /// # Errors
     /// [`RxError::End`] when the input has ended (then call [`Pipeline::finish`]), [`RxError::Failed`] when the
-    /// receiver or the kernel broke.
+    /// kernel broke, or the last receiver that was left.
     pub fn step(&mut self) -> Result<Progress, RxError> {
         self.give_back().map_err(RxError::Failed)?;
-        let lease = self.receiver.poll()?;
-        if lease.is_empty() {
-            self.receiver.release(lease);
-            let starved = self.receiver.counters().starved;
-            if starved != std::mem::replace(&mut self.starved, starved) {
-                // The ring is full of what the kernel has not begun or not done. Packets wait to be read meanwhile, so that
+        let guard = &mut self.assembly.guard;
+        let (from, lease) = match self.inputs.poll(|from| guard.iter_mut().for_each(|guard| guard.in_vain(from)))? {
+            Polled::Packets(from, lease) => (from, lease),
+            Polled::Starved => {
+                // A ring is full of what the kernel has not begun or not done. Packets wait to be read meanwhile, so that
                 // the time says nothing of those that are missing.
                 let flushed = self.assembly.kernel.flush();
                 self.assembly.judge(flushed).map_err(RxError::Failed)?;
-            } else {
-                if let Some(guard) = &mut self.assembly.guard {
-                    guard.in_vain();
-                }
-                let Some(now) = self.receiver.now() else { return Ok(self.idle()) };
-                // Frames that wait for packets which never come; a capture's time is that of its packets.
-                let plan = self.depacketiser.idle(now);
-                self.assembly.execute(plan, &self.receiver, &[]).map_err(RxError::Failed)?;
+                return Ok(self.idle());
             }
-            return Ok(self.idle());
-        }
-        let ring = self.receiver.ring();
+            Polled::Nothing => {
+                let Some(since) = self.inputs.quiet_since() else { return Ok(self.idle()) };
+                // Frames that wait for packets which never come; a capture's time is that of its packets.
+                let plan = self.depacketiser.idle(since);
+                self.assembly.execute(plan, &self.inputs, 0, &[]).map_err(RxError::Failed)?;
+                return Ok(self.idle());
+            }
+        };
+        let ring = self.inputs.ring(from);
         let slots = lease.slots();
         if let Some(guard) = &mut self.assembly.guard {
-            guard.take(slots);
+            guard.take(from, slots);
         }
         let plan = self.depacketiser.push(slots.iter().enumerate().map(|(index, slot)| Packet {
             slot: index as u32,
@@ -181,21 +206,21 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             arrival: slot.arrival,
             leg: slot.leg,
         }));
-        let done = self.assembly.execute(plan, &self.receiver, slots);
-        let read = self.assembly.guard.as_mut().map(Guard::taken);
-        self.held.push_back(Held { lease, ticket: self.assembly.last_ticket, read });
+        let done = self.assembly.execute(plan, &self.inputs, from, slots);
+        let read = self.assembly.guard.as_mut().and_then(Guard::taken);
+        self.held.push_back(Held { from, lease, ticket: self.assembly.last_ticket, read });
         done.and_then(|()| self.give_back()).map_err(RxError::Failed)?;
         Ok(Progress::Busy)
     }
 
-    /// Closes what is open and hands it on; `remarks` gets what the receiver has to tell.
+    /// Closes what is open and hands it on; `remarks` gets what the receivers have to tell.
     ///
     /// # Errors
-    /// The kernel broke, or the receiver could not finish what it writes.
+    /// The kernel broke, or a receiver could not finish what it writes.
     pub fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
         let closed = self.close_all();
         // Also after a kernel that broke: what was recorded so far is wanted all the more.
-        let finished = self.receiver.finish(remarks);
+        let finished = self.inputs.finish(remarks);
         closed.and(finished)
     }
 
@@ -210,7 +235,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             return Ok(());
         }
         let plan = self.depacketiser.finish();
-        self.assembly.execute(plan, &self.receiver, &[])?;
+        self.assembly.execute(plan, &self.inputs, 0, &[])?;
         // The last work of a GPU takes microseconds; one that has hung is not waited for.
         let begun = Instant::now();
         while self.assembly.is_at_work() && begun.elapsed() < FINISH {
@@ -242,50 +267,70 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// Takes it apart: frames that were being filled are given up, leases go back. For another kernel to go on with.
     pub fn into_parts(self) -> Parts<R> {
         let overwritten = self.overwritten();
-        let Pipeline { mut receiver, depacketiser, mut assembly, observe, held, .. } = self;
+        let Pipeline { mut inputs, depacketiser, mut assembly, observe, held, .. } = self;
         assembly.abandon::<R::Mem>();
         let Assembly { policy, clock, counters, number, guard, .. } = assembly;
         // The kernel ends first, and waits for work that reads what is leased.
         drop(assembly.kernel);
         for held in held {
-            receiver.release(held.lease);
+            inputs.release(held.from, held.lease);
         }
-        let reader = guard.map(Guard::into_reader);
-        Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, reader, observe }
+        let readers = guard.map(Guard::into_readers).unwrap_or_default();
+        Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, observe }
     }
 
-    /// The receiver alone.
-    pub fn into_receiver(self) -> R {
-        self.into_parts().receiver
+    /// The receivers alone.
+    pub fn into_receivers(self) -> Vec<R> {
+        self.into_parts().inputs.into_vec()
     }
 
     /// Goes on where another pipeline stopped.
-    pub fn resume(parts: Parts<R>, kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
-        let Parts { receiver, depacketiser, policy, clock, counters, number, overwritten, reader, observe } = parts;
-        let mut pipeline = Self::new(receiver, depacketiser, kernel, pool, policy, clock, deliver);
+    pub fn resume(parts: Parts<R>, mut kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
+        let Parts { mut inputs, depacketiser, policy, clock, counters, number, overwritten, readers, observe } = parts;
+        for number in 1..inputs.len() {
+            if let Err(error) = kernel.add_ring(inputs.ring(number)) {
+                let what = "frames cannot be filled from it any more";
+                let why = RxError::Failed(Error::new(Kind::Unavailable, what).because(error));
+                // The first one is left.
+                let _ = inputs.give_up(number, why);
+            }
+        }
+        let mut pipeline = Self::of(inputs, depacketiser, kernel, pool, policy, clock, deliver);
         (pipeline.assembly.counters, pipeline.assembly.number) = (counters, number);
         (pipeline.overwritten, pipeline.observe) = (overwritten, observe);
-        if let Some((guard, reader)) = pipeline.assembly.guard.as_mut().zip(reader) {
-            guard.resume(reader);
+        if let Some(guard) = &mut pipeline.assembly.guard {
+            guard.resume(readers);
         }
         pipeline
     }
 
-    /// The receiver, for its counters and notes.
+    /// The receiver that it was made with, for its counters and notes.
     pub fn receiver(&self) -> &R {
-        &self.receiver
+        self.inputs.first()
     }
-    /// The receiver, to join legs.
+    /// The same, to join legs.
     pub fn receiver_mut(&mut self) -> &mut R {
-        &mut self.receiver
+        self.inputs.first_mut()
+    }
+    /// All receivers, in the order in which they were added.
+    pub fn receivers(&self) -> impl Iterator<Item = &R> {
+        self.inputs.iter()
+    }
+    /// The same, to join legs.
+    pub fn receivers_mut(&mut self) -> impl Iterator<Item = &mut R> {
+        self.inputs.iter_mut()
+    }
+    /// What became of single receivers, for people.
+    pub fn remarks(&self) -> &[String] {
+        self.inputs.remarks()
     }
     /// The depacketiser, for its counters.
     pub fn depacketiser(&self) -> &Depacketiser {
         &self.depacketiser
     }
-    /// What the receiver has counted, and how many of its packets were overwritten before they were read for good.
+    /// What the receivers have counted together, and how many packets were overwritten before they were read for good.
     pub fn rx(&self) -> RxCounters {
-        let counters = self.receiver.counters();
+        let counters = self.inputs.counters();
         RxCounters { overwritten: counters.overwritten + self.overwritten(), ..counters }
     }
     /// What became of frames.
@@ -316,24 +361,34 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             if !self.assembly.is_done::<R::Mem>(held.ticket)? {
                 break;
             }
-            let Some(Held { lease, read, .. }) = self.held.pop_front() else { break };
+            let Some(Held { from, lease, read, .. }) = self.held.pop_front() else { break };
             if let (Some(guard), Some(read)) = (&mut self.assembly.guard, read) {
                 guard.check(read);
             }
-            self.receiver.release(lease);
+            self.inputs.release(from, lease);
         }
         while self.assembly.next_is_read::<R::Mem>()? {
-            self.assembly.conclude_next(self.held.iter().filter_map(|held| held.read.as_ref()), &self.receiver)?;
+            self.assembly.conclude_next(self.held.iter().filter_map(|held| held.read.as_ref()), &self.inputs)?;
         }
         while let Some(&(ticket, number, last_arrival)) = self.assembly.unfinished.front() {
             if !self.assembly.is_done::<R::Mem>(ticket)? {
                 break;
             }
             self.assembly.unfinished.pop_front();
-            if let (Some(observe), Some(at)) = (&mut self.observe, self.receiver.now()) {
+            if let (Some(observe), Some(at)) = (&mut self.observe, self.inputs.now()) {
                 observe(Finished { number, last_arrival, at });
             }
         }
         Ok(())
     }
+}
+
+/// Where a ring is overwritten in time.
+fn guard_of<R: Receiver, F: Space>(
+    inputs: &Inputs<R>,
+    kernel: &impl Kernel<R::Mem, F>,
+    wire: &WireFormat,
+) -> Option<Guard<F>> {
+    let laps = || inputs.iter().map(|receiver| receiver.ring().laps().cloned());
+    laps().any(|laps| laps.is_some()).then(|| Guard::new(laps(), wire, kernel.reads_at_close()))
 }

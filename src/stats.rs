@@ -126,6 +126,38 @@ pub struct RxCounters {
     pub rejected: Rejected,
 }
 
+impl std::ops::Add for RxCounters {
+    type Output = Self;
+    /// Of two receivers together.
+    fn add(mut self, other: Self) -> Self {
+        let RxCounters {
+            datagrams,
+            octets,
+            kernel_dropped,
+            calls,
+            merged,
+            cut,
+            starved,
+            checksum_issues,
+            hardware_issues,
+            overwritten,
+            rejected,
+        } = other;
+        self.datagrams += datagrams;
+        self.octets += octets;
+        self.kernel_dropped += kernel_dropped;
+        self.calls += calls;
+        self.merged += merged;
+        self.cut += cut;
+        self.starved += starved;
+        self.checksum_issues += checksum_issues;
+        self.hardware_issues += hardware_issues;
+        self.overwritten += overwritten;
+        self.rejected.0.iter_mut().zip(rejected.0).for_each(|(sum, one)| *sum += one);
+        self
+    }
+}
+
 /// What the sequence says (RFC 3550, 32 bits with RFC 4175's extension): `sent = received + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacketCounters {

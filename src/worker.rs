@@ -15,8 +15,10 @@ use std::time::Duration;
 /// Counters of one pipeline at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Of the receiver.
+    /// Of all receivers together.
     pub rx: RxCounters,
+    /// Of each receiver, where there are several.
+    pub receivers: Vec<RxCounters>,
     /// Of the sequence.
     pub packets: PacketCounters,
     /// Of the frames.
@@ -57,12 +59,23 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
     }
     fn report(&self, into: &mut Report) {
         into.rx = self.rx();
+        into.receivers.clear();
+        if self.receivers().nth(1).is_some() {
+            into.receivers.extend(self.receivers().map(Receiver::counters));
+        }
         into.packets = self.depacketiser().counters();
         into.frames = self.frames();
         self.depacketiser().remarks(&mut into.remarks);
+        into.remarks.extend_from_slice(self.remarks());
     }
     fn wait(&mut self, at_most: Duration) -> bool {
-        self.receiver_mut().wait(at_most)
+        // Of several one would wait while another has packets.
+        let mut receivers = self.receivers_mut();
+        let first = receivers.next();
+        if receivers.next().is_some() {
+            return false;
+        }
+        first.is_some_and(|receiver| receiver.wait(at_most))
     }
 }
 

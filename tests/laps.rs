@@ -9,7 +9,7 @@ use gdmedia::depacketise::{Config, Depacketiser};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FrameBuf, FramePool};
 use gdmedia::kernel::{Colour, Conversion, CpuKernel, Kernel, KernelError, Ticket};
-use gdmedia::mem::Host;
+use gdmedia::mem::{Host, Region};
 use gdmedia::pipeline::{Incomplete, Pipeline, Progress};
 use gdmedia::plan::{Missing, Placement};
 use gdmedia::ring::{Slot, SplitRing};
@@ -268,6 +268,47 @@ fn what_is_overwritten_before_a_kernel_of_the_cpu_has_read_it_is_located() {
         assert_eq!(pipeline.rx().overwritten, 4);
         assert_eq!(pipeline.depacketiser().counters().lost, 0, "nothing was lost on the way");
     }
+}
+
+/// Where one leg comes by a ring that is overwritten in time and the other by one that is not, only what was read of the
+/// first is doubted.
+#[test]
+fn a_ring_that_is_overwritten_beside_one_that_is_not() {
+    let surprise = SLOTS - MARGIN - 4;
+    let (mut pipeline, outs, sent, _) = pipeline(false, Incomplete::Show, slow(vec![(work_of(480), surprise)]));
+    // The same packets, a lease behind.
+    let mut leases = vec![Vec::new()];
+    leases.extend(sent.chunks(nic::BATCH).map(<[Sent]>::to_vec));
+    pipeline.add(plain(leases)).map_err(|(error, _)| error).unwrap();
+    pipeline.run_to_end().unwrap();
+    let outs = outs.lock().unwrap();
+    assert_eq!(outs.iter().map(|o| o.number).collect::<Vec<_>>(), (0..FRAMES as u64).collect::<Vec<_>>());
+    for (n, out) in outs.iter().enumerate() {
+        let expected = if n == 2 { octets_of(&sent[480..484]) } else { BTreeSet::new() };
+        assert_eq!((out.torn, &out.missing), (n == 2, &expected), "frame {n}");
+        check_octets(out, n);
+    }
+    assert_eq!(pipeline.rx().overwritten, 4);
+    assert_eq!(pipeline.depacketiser().counters().lost, 0);
+}
+
+/// A receiver of leg 1 with an ordinary ring that brings these packets.
+fn plain(leases: Vec<Vec<Sent>>) -> Memory<Host> {
+    const STRIDE: usize = 1500;
+    let batch = leases.iter().map(Vec::len).max().unwrap();
+    let ring = SplitRing::whole(Region::host(4 * batch * STRIDE + 64).unwrap());
+    let mut leases = leases.into_iter();
+    let fill = move |ring: &mut SplitRing<Host>, area: usize, slots: &mut Vec<Slot>| {
+        let Some(packets) = leases.next() else { return Err(RxError::End) };
+        for (n, packet) in packets.iter().enumerate() {
+            let at = (area * batch + n) * STRIDE;
+            ring.head_plane_mut().as_mut_slice()[at..at + packet.octets.len()].copy_from_slice(&packet.octets);
+            let (octets, head_at, arrival) = (packet.octets.len() as u16, at as u32, packet.arrival);
+            slots.push(Slot { head_at, body_at: 0, head: octets, octets, wire_octets: octets, leg: 1, arrival });
+        }
+        Ok(true)
+    };
+    Memory::new(ring, 4, batch, None, Box::new(fill))
 }
 
 /// The number of the work that has a packet: a lease of eight is one, and two where frames meet in it.

@@ -270,7 +270,7 @@ fn the_kernel_ends_before_the_ring_that_it_reads() {
     // Leases of work that was not done go back when nothing reads them any more.
     let (mut taken, ..) = pipeline(64, u64::MAX);
     let log = step_to(&mut taken, 30);
-    drop(taken.into_receiver());
+    drop(taken.into_receivers());
     let (kernel, receiver, after) = ends(log.clone());
     let log = log.lock().unwrap();
     assert!(!log[after..kernel].contains(&"lease"), "{:?}", &log[after..]);

@@ -27,6 +27,14 @@ pub trait Kernel<R: Space, F: Space>: Send {
         placements: &[Placement],
         frame: &mut FrameBuf<F>,
     ) -> Result<Ticket, KernelError>;
+    /// Slots of a further ring are going to be placed, too: that of another receiver of the same flow.
+    ///
+    /// # Errors
+    /// It can take no other ring, or has no memory for it.
+    fn add_ring(&mut self, ring: &SplitRing<R>) -> Result<(), KernelError> {
+        let _ = ring;
+        Ok(())
+    }
     /// Nothing more is placed in this frame, of which every octet came or not; `last` is the ticket of the last placements.
     /// Starts what waits for more. What was read for the frame is checked when the ticket is done that this gives, and only
     /// then follow holes and [`Kernel::finish`]. Only called where rings are overwritten in time; elsewhere frames are

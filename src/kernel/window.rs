@@ -194,6 +194,13 @@ impl<R: ReadAs<F>, F: Space, K: Kernel<R, F>> Kernel<R, F> for Windows<K, R> {
         Ok(seen.last)
     }
 
+    fn add_ring(&mut self, ring: &SplitRing<R>) -> Result<(), KernelError> {
+        if self.seen.take().is_some() {
+            self.text = Some("copied from the rings: frames come from several receivers".into());
+        }
+        self.inner.add_ring(ring)
+    }
+
     fn close(&mut self, frame: &mut FrameBuf<F>, whole: bool, last: Ticket) -> Result<Ticket, KernelError> {
         let Some(seen) = &mut self.seen else { return self.inner.close(frame, whole, last) };
         if whole && seen.record(name(frame)).origin.is_some() {

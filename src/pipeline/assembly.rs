@@ -1,8 +1,10 @@
 //! Everything behind the plan: frames are filled, mended, sealed and delivered.
 
 use super::guard::{Closing, Guard, Read};
+use super::inputs::Inputs;
 use super::{Deliver, Incomplete};
 use crate::error::{Error, Kind};
+use crate::format::WireFormat;
 use crate::frame::{Frame, FrameBuf, FramePool};
 use crate::kernel::{Kernel, KernelError, Ticket};
 use crate::mem::Space;
@@ -59,6 +61,11 @@ impl<F: Space, K> Assembly<F, K> {
         }
     }
 
+    /// The format of its frames on the wire.
+    pub fn wire(&self) -> &WireFormat {
+        &self.pool.layout().wire
+    }
+
     pub fn is_done<M: Space>(&mut self, ticket: Ticket) -> Result<bool, Error>
     where
         K: Kernel<M, F>,
@@ -73,11 +80,18 @@ impl<F: Space, K> Assembly<F, K> {
         result.map_err(|error| Error::new(Kind::Unavailable, "the kernel cannot go on").because(error))
     }
 
-    pub fn execute<R: Receiver>(&mut self, plan: &Plan, receiver: &R, slots: &[Slot]) -> Result<(), Error>
+    /// `slots` are those of the receiver number `from`.
+    pub fn execute<R: Receiver>(
+        &mut self,
+        plan: &Plan,
+        inputs: &Inputs<R>,
+        from: usize,
+        slots: &[Slot],
+    ) -> Result<(), Error>
     where
         K: Kernel<R::Mem, F>,
     {
-        let ring = receiver.ring();
+        let ring = inputs.ring(from);
         let mut result = Ok(());
         for step in &plan.steps {
             match step {
@@ -104,7 +118,7 @@ impl<F: Space, K> Assembly<F, K> {
                 Step::Close(id, end) => {
                     let frame = self.open.get_mut(usize::from(id.0)).and_then(Option::take);
                     let missing = plan.missing.get(end.missing.start as usize..end.missing.end as usize);
-                    if let Err(error) = self.close(*id, frame, end, missing.unwrap_or_default(), receiver) {
+                    if let Err(error) = self.close(*id, frame, end, missing.unwrap_or_default(), inputs) {
                         result = self.give_up(result, error);
                     }
                 }
@@ -125,7 +139,7 @@ impl<F: Space, K> Assembly<F, K> {
         mut frame: Option<FrameBuf<F>>,
         end: &FrameEnd,
         missing: &[Missing],
-        receiver: &R,
+        inputs: &Inputs<R>,
     ) -> Result<(), Error>
     where
         K: Kernel<R::Mem, F>,
@@ -143,7 +157,7 @@ impl<F: Space, K> Assembly<F, K> {
         let number = self.number;
         self.number += 1;
         let Some(guard) = &mut self.guard else {
-            return self.conclude(number, frame, end, missing, false, receiver);
+            return self.conclude(number, frame, end, missing, false, inputs);
         };
         let closed = match &mut frame {
             Some(frame) => self.kernel.close(frame, end.fate == Fate::Complete, self.last_ticket),
@@ -166,7 +180,7 @@ impl<F: Space, K> Assembly<F, K> {
     pub fn conclude_next<'a, R: Receiver>(
         &mut self,
         held: impl Iterator<Item = &'a Read>,
-        receiver: &R,
+        inputs: &Inputs<R>,
     ) -> Result<(), Error>
     where
         K: Kernel<R::Mem, F>,
@@ -187,7 +201,7 @@ impl<F: Space, K> Assembly<F, K> {
         }
         let frame = closing.frame.take();
         let Closing { number, end, missing, is_torn, .. } = &closing;
-        let concluded = self.conclude(*number, frame, end, missing, *is_torn, receiver);
+        let concluded = self.conclude(*number, frame, end, missing, *is_torn, inputs);
         if let Some(guard) = &mut self.guard {
             guard.recycle(closing);
         }
@@ -202,7 +216,7 @@ impl<F: Space, K> Assembly<F, K> {
         end: &FrameEnd,
         missing: &[Missing],
         torn: bool,
-        receiver: &R,
+        inputs: &Inputs<R>,
     ) -> Result<(), Error>
     where
         K: Kernel<R::Mem, F>,
@@ -245,7 +259,7 @@ impl<F: Space, K> Assembly<F, K> {
         if self.policy == Incomplete::Conceal {
             self.previous = Some(frame.clone());
         }
-        (self.deliver)(frame, receiver.now());
+        (self.deliver)(frame, inputs.now());
         Ok(())
     }
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// A lease whose kernel work may still be running.
 pub(super) struct Held {
+    /// The receiver that it goes back to.
+    pub from: usize,
     pub lease: Lease,
     pub ticket: Ticket,
     /// Of rings that are overwritten in time.
@@ -27,6 +29,8 @@ pub(super) struct Held {
 pub(super) struct Read {
     marks: Vec<Mark>,
     placed: Vec<(Serial, Placement)>,
+    /// The receiver whose ring it is.
+    from: usize,
 }
 
 /// Polls in vain after which the reader has caught up with the ring.
@@ -55,15 +59,24 @@ pub(super) struct Closing<F: Space> {
     ticket: Ticket,
 }
 
-/// Checks what was read.
+/// A ring that is overwritten in time.
 #[derive(Debug)]
-pub(super) struct Guard<F: Space> {
+struct Ring {
     reader: Reader,
     /// Polls that brought nothing.
     vain: u32,
+}
+
+/// Checks what was read.
+#[derive(Debug)]
+pub(super) struct Guard<F: Space> {
+    /// By receiver; none where its ring is not overwritten in time.
+    rings: Vec<Option<Ring>>,
     row_octets: u32,
     /// The lease that is being executed.
     current: Read,
+    /// Its ring is overwritten in time.
+    current_counts: bool,
     /// Of each open frame: its number, and its octets that were overwritten.
     open: [(Serial, Vec<Missing>); MAX_OPEN],
     opened: Serial,
@@ -78,13 +91,14 @@ pub(super) struct Guard<F: Space> {
 }
 
 impl<F: Space> Guard<F> {
-    /// `at_close`: a lease that is given back has not been read yet, see [`crate::kernel::Kernel::reads_at_close`].
-    pub fn new(laps: Arc<Laps>, wire: &WireFormat, at_close: bool) -> Self {
+    /// `laps`: of each receiver's ring, where it is overwritten in time. `at_close`: a lease that is given back has not been read yet, see [`crate::kernel::Kernel::reads_at_close`].
+    pub fn new(laps: impl Iterator<Item = Option<Arc<Laps>>>, wire: &WireFormat, at_close: bool) -> Self {
+        let ring = |laps| Ring { reader: Reader::new(laps), vain: 0 };
         Guard {
-            reader: Reader::new(laps),
-            vain: 0,
+            rings: laps.map(|laps| laps.map(ring)).collect(),
             row_octets: wire.row_octets(),
             current: Read::default(),
+            current_counts: false,
             open: Default::default(),
             opened: 0,
             closing: VecDeque::with_capacity(MAX_OPEN),
@@ -95,30 +109,40 @@ impl<F: Space> Guard<F> {
         }
     }
 
-    /// Who has read so far, for another one to go on.
-    pub fn into_reader(self) -> Reader {
-        self.reader
+    /// Who has read so far, for others to go on; by receiver.
+    pub fn into_readers(self) -> Vec<Option<Reader>> {
+        self.rings.into_iter().map(|ring| ring.map(|ring| ring.reader)).collect()
     }
-    /// Goes on where another one has read.
-    pub fn resume(&mut self, reader: Reader) {
-        self.reader = reader;
+    /// Goes on where others have read.
+    pub fn resume(&mut self, readers: Vec<Option<Reader>>) {
+        for (ring, reader) in self.rings.iter_mut().zip(readers) {
+            if let Some((ring, reader)) = ring.as_mut().zip(reader) {
+                ring.reader = reader;
+            }
+        }
     }
 
     /// A poll brought nothing. One such poll says little, cards have them while packets wait; some together say that none does.
-    pub fn in_vain(&mut self) {
-        self.vain += 1;
-        if self.vain >= VAIN {
-            self.vain = 0;
-            self.reader.caught_up();
+    pub fn in_vain(&mut self, from: usize) {
+        let Some(Some(ring)) = self.rings.get_mut(from) else { return };
+        ring.vain += 1;
+        if ring.vain >= VAIN {
+            ring.vain = 0;
+            ring.reader.caught_up();
         }
     }
     /// A lease was taken, and nothing has been read of it.
-    pub fn take(&mut self, slots: &[Slot]) {
-        self.current.marks.extend(slots.iter().map(|slot| self.reader.take(slot)));
+    pub fn take(&mut self, from: usize, slots: &[Slot]) {
+        let ring = self.rings.get_mut(from).and_then(Option::as_mut);
+        self.current_counts = ring.is_some();
+        if let Some(ring) = ring {
+            self.current.from = from;
+            self.current.marks.extend(slots.iter().map(|slot| ring.reader.take(slot)));
+        }
     }
-    /// The same lease has been executed: what was read of it.
-    pub fn taken(&mut self) -> Read {
-        std::mem::replace(&mut self.current, self.reads.pop().unwrap_or_default())
+    /// The same lease has been executed: what was read of it; none where its slots stay as they are.
+    pub fn taken(&mut self) -> Option<Read> {
+        self.current_counts.then(|| std::mem::replace(&mut self.current, self.reads.pop().unwrap_or_default()))
     }
 
     /// A frame was opened.
@@ -131,6 +155,9 @@ impl<F: Space> Guard<F> {
     }
     /// Octets of the lease went into it.
     pub fn place(&mut self, id: FrameId, placements: &[Placement]) {
+        if !self.current_counts {
+            return;
+        }
         let Some(&(serial, _)) = self.open.get(usize::from(id.0)) else { return };
         self.current.placed.extend(placements.iter().map(|placement| (serial, *placement)));
     }
@@ -176,13 +203,14 @@ impl<F: Space> Guard<F> {
             self.forget();
             return;
         }
+        let Some(Some(ring)) = self.rings.get(read.from) else { return self.reuse(read) };
         for placed in read.placed.chunk_by(|a, b| a.0 == b.0) {
             // Nowhere, when the frame was given up, or has been checked and delivered.
             let serial = placed[0].0;
             let open = self.open.iter_mut().find(|open| open.0 == serial).map(|open| &mut open.1);
             let torn = open.or_else(|| self.closing.iter_mut().find(|c| c.serial == serial).map(|c| &mut c.torn));
             if let Some(torn) = torn {
-                self.overwritten += tear(self.reader.laps(), self.row_octets, &read.marks, placed, torn);
+                self.overwritten += tear(ring.reader.laps(), self.row_octets, &read.marks, placed, torn);
             }
         }
         self.reuse(read);
@@ -202,8 +230,10 @@ impl<F: Space> Guard<F> {
     /// [`Guard::read_again`] or [`Guard::settle`].
     pub fn next_checked<'a>(&mut self, held: impl Iterator<Item = &'a Read>) -> Option<Closing<F>> {
         let mut closing = self.closing.pop_front()?;
-        let (laps, row_octets, serial) = (self.reader.laps(), self.row_octets, closing.serial);
+        let (rings, row_octets, serial) = (&self.rings, self.row_octets, closing.serial);
         let mut check = |read: &Read| {
+            let Some(Some(ring)) = rings.get(read.from) else { return };
+            let laps = ring.reader.laps();
             for placed in read.placed.chunk_by(|a, b| a.0 == b.0).filter(|placed| placed[0].0 == serial) {
                 closing.overwritten += tear(laps, row_octets, &read.marks, placed, &mut closing.torn);
             }
@@ -305,13 +335,13 @@ mod tests {
         let geometry = Geometry { slots: 64, rings: 1, head: 20, body: 0, margin: 4, in_sequence: true };
         let ring = SplitRing::<Host>::whole(Region::host(64 * 20).unwrap()).overwritten_in_time(geometry).unwrap();
         let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 16, 4, Scan::Progressive).unwrap();
-        let mut guard = Guard::<Host>::new(ring.laps().unwrap().clone(), &wire, true);
+        let mut guard = Guard::<Host>::new([ring.laps().cloned()].into_iter(), &wire, true);
         let kept = |guard: &Guard<Host>| guard.kept.as_ref().unwrap().len();
         let [unwanted, wanted] = [0, 1].map(FrameId);
         let lease = |guard: &mut Guard<Host>, frames: &[FrameId]| {
-            guard.take(&[]);
+            guard.take(0, &[]);
             frames.iter().for_each(|id| guard.place(*id, &[Placement { slot: 0, dst: 0, src: 20, len: 5 }]));
-            let read = guard.taken();
+            let read = guard.taken().unwrap();
             guard.check(read);
         };
         lease(&mut guard, &[]);

@@ -411,6 +411,9 @@ impl<R: Receiver> Receiver for Fault<R> {
         self.inner.finish(remarks)
     }
 
+    fn take_events(&mut self, events: &mut Vec<crate::event::Event>) {
+        self.inner.take_events(events);
+    }
     fn now(&self) -> Option<Tai> {
         self.inner.now()
     }

@@ -26,6 +26,7 @@ pub use wait::Wait;
 pub use xdp::Xdp;
 
 use crate::error::Result;
+use crate::event::Event;
 use crate::mem::Space;
 use crate::ring::{Lease, SplitRing};
 use crate::sdp::Leg;
@@ -73,6 +74,10 @@ pub trait Receiver: Send {
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let _ = remarks;
         Ok(())
+    }
+    /// Adds to `events` what has happened to its legs since it was asked before.
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        let _ = events;
     }
     /// The clock that arrivals are stamped with, now; none where arrivals are those of a recording.
     fn now(&self) -> Option<Tai> {
@@ -143,6 +148,9 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         (**self).finish(remarks)
+    }
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        (**self).take_events(events);
     }
     fn now(&self) -> Option<Tai> {
         (**self).now()

@@ -3,6 +3,7 @@
 
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
+use crate::event::Event;
 use crate::gpu::Gpu;
 use crate::mem::{Host, Pinned, Region};
 use crate::ring::{Lease, SplitRing};
@@ -76,6 +77,9 @@ impl<R: Receiver<Mem = Host>> Receiver for Registered<R> {
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         self.inner.finish(remarks)
+    }
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        self.inner.take_events(events);
     }
     fn now(&self) -> Option<Tai> {
         self.inner.now()

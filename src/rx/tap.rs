@@ -5,6 +5,7 @@
 
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
+use crate::event::Event;
 use crate::mem::{CpuAccess, Host, Region};
 use crate::ring::{Lease, Slot, SplitRing};
 use crate::sdp::{Leg, SourceFilter};
@@ -255,6 +256,9 @@ where
             remarks.push(format!("tap: {} packets are missing in the file: the disk was too slow", counters.dropped));
         }
         inner
+    }
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        self.inner.take_events(events);
     }
     fn now(&self) -> Option<Tai> {
         self.inner.now()

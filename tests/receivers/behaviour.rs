@@ -294,22 +294,27 @@ struct Outcome {
 /// Receives what was sent of a stream of [`FRAMES`] frames; each packet goes by the legs that `legs_of` says.
 fn play(setup: &dyn Setup, sent: &[Sent], legs: u8, legs_of: impl Fn(usize) -> &'static [usize]) -> Outcome {
     let to: Vec<_> = (0..legs).map(|leg| SocketAddr::new(setup.address(leg), PORT + 2 * u16::from(leg))).collect();
-    let from = setup.sources()[0];
     let flow = flow(&to);
     let packets = sent.iter().enumerate();
     let datagrams: Vec<_> = packets
         .flat_map(|(n, packet)| {
-            legs_of(n).iter().map(|&leg| Datagram { from, to: to[leg], octets: packet.octets.clone() })
+            legs_of(n).iter().map(|&leg| {
+                let from = setup.source_of(leg as u8);
+                Datagram { from, to: to[leg], octets: packet.octets.clone() }
+            })
         })
         .collect();
-    let Opened { receiver, mut send } = setup.open(&flow.legs, &datagrams);
-    let live = receiver.caps().live;
+    let Opened { receiver, more, mut send } = setup.open(&flow.legs, &datagrams);
+    let live = more.iter().all(|receiver| receiver.caps().live) && receiver.caps().live;
     let frames = Arc::new(Mutex::new(Vec::new()));
     let into = frames.clone();
     let settings =
         Settings { output: Output::Wire, incomplete: Incomplete::Show, frames: FRAMES + 6, ..Settings::default() };
     let deliver = Box::new(move |frame: Frame, _| into.lock().unwrap().push(frame));
     let mut pipeline = HostPipeline::open(receiver, &flow, &settings, deliver).unwrap();
+    for receiver in more {
+        pipeline.add(receiver).map_err(|(error, _)| error).unwrap();
+    }
     let mut step = || match pipeline.step() {
         Ok(progress) => progress,
         Err(RxError::End) => Progress::Idle,
@@ -391,4 +396,13 @@ pub fn two_legs_make_up_for_each_other(setup: &dyn Setup) {
     check(&outcome, &sent, &lost);
     let both = (0..sent.len()).filter(|n| legs(*n).len() == 2).count() as u64;
     assert_eq!(outcome.packets.duplicate, both);
+}
+
+pub fn one_of_two_legs_is_enough(setup: &dyn Setup) {
+    let sent = Sender::plain(wire(), EVEN).frames(FRAMES);
+    // The first one dies in the middle of a frame, and the second one begins to live.
+    let half = sent.len() / 2 + 7;
+    let outcome = play(setup, &sent, 2, |n| if n < half { &[0] } else { &[1] });
+    check(&outcome, &sent, &BTreeSet::new());
+    assert_eq!((outcome.packets.received, outcome.packets.duplicate), (sent.len() as u64, 0));
 }

@@ -5,6 +5,7 @@ mod behaviour;
 mod memory;
 #[path = "../netns/mod.rs"]
 mod netns;
+mod pair;
 mod pcap;
 #[cfg(feature = "rivermax-stand-in")]
 mod rivermax;
@@ -33,6 +34,7 @@ macro_rules! put_through {
             a_stream_becomes_the_frames_that_were_sent,
             what_was_lost_is_located,
             two_legs_make_up_for_each_other,
+            one_of_two_legs_is_enough,
         );
     };
     ($backend:ident, $setup:expr, $($behaviour:ident),* $(,)?) => {
@@ -64,6 +66,20 @@ mod by_rivermax {
     put_through!(long_strides, Some(Box::new(crate::rivermax::long_strides())));
     put_through!(idle_polls, Some(Box::new(crate::rivermax::idle_polls())));
     put_through!(no_split, Some(Box::new(crate::rivermax::no_split())));
+}
+
+/// Two receivers, on one thread, of one flow's two legs.
+macro_rules! put_through_together {
+    ($backends:ident, $setup:expr) => {
+        put_through!($backends, $setup, two_legs_make_up_for_each_other, one_of_two_legs_is_enough);
+    };
+}
+
+mod together {
+    put_through_together!(sockets, crate::pair::sockets());
+    put_through_together!(xdp_and_socket, crate::pair::xdp_and_socket());
+    #[cfg(feature = "rivermax-stand-in")]
+    put_through_together!(rivermax_and_socket, crate::pair::rivermax_and_socket());
 }
 
 put_through!(xdp_in_the_driver, crate::xdp::Veth::new(gdmedia::rx::xdp::Mode::Native).map(|veth| Box::new(veth) as _));

@@ -1,10 +1,10 @@
 //! Rings that a program fills.
 
-use crate::setup::{Ability, Datagram, Opened, Setup};
+use crate::setup::{Ability, Datagram, Opened, Setup, join};
 use gdmedia::mem::Region;
 use gdmedia::ring::{SLACK, Slot, SplitRing};
+use gdmedia::rx::Memory;
 use gdmedia::rx::memory::Fill;
-use gdmedia::rx::{Memory, Receiver};
 use gdmedia::sdp::Leg;
 use gdmedia::time::Tai;
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,7 +34,7 @@ impl Setup for Filled {
     fn sources(&self) -> [IpAddr; 2] {
         [1, 2].map(|n| Ipv4Addr::new(192, 0, 2, n).into())
     }
-    fn open(&self, legs: &[Leg], _sent: &[Datagram]) -> Opened {
+    fn open_from(&self, first: u8, legs: &[Leg], _sent: &[Datagram]) -> Opened {
         let (send, sent) = mpsc::channel::<(u8, Vec<u8>)>();
         let mut time = 1_700_000_000_000_000_000;
         let fill: Fill<gdmedia::mem::Host> = Box::new(move |ring, area, slots| {
@@ -50,13 +50,13 @@ impl Setup for Filled {
         });
         let ring = SplitRing::whole(Region::host(AREAS * BATCH * ROOM + SLACK).unwrap());
         let mut receiver = Memory::new(ring, AREAS, BATCH, None, fill);
-        receiver.join_all(legs).unwrap();
+        join(&mut receiver, first, legs);
         let legs = legs.to_vec();
         let send = Box::new(move |datagram: &Datagram| {
             let to = |leg: &Leg| (leg.destination, leg.port) == (datagram.to.ip(), datagram.to.port());
             let leg = legs.iter().position(to).unwrap();
-            send.send((leg as u8, datagram.octets.clone())).unwrap();
+            send.send((first + leg as u8, datagram.octets.clone())).unwrap();
         });
-        Opened { receiver: Box::new(receiver), send }
+        Opened::one(receiver, send)
     }
 }

@@ -1,6 +1,6 @@
 //! Captures: what is sent is written to a file first.
 
-use crate::setup::{Ability, Datagram, Opened, Setup};
+use crate::setup::{Ability, Datagram, Opened, Setup, join};
 use gdmedia::mem::Host;
 use gdmedia::rx::{Pace, Pcap, Receiver, Tap};
 use gdmedia::sdp::Leg;
@@ -38,7 +38,7 @@ impl Setup for Recorded {
     fn sources(&self) -> [IpAddr; 2] {
         [1, 2].map(|n| Ipv4Addr::new(192, 0, 2, n).into())
     }
-    fn open(&self, legs: &[Leg], sent: &[Datagram]) -> Opened {
+    fn open_from(&self, first: u8, legs: &[Leg], sent: &[Datagram]) -> Opened {
         let path = self.folder.path().join("sent.pcap");
         let mut writer = PcapWriter::create(&path).unwrap();
         for (n, datagram) in sent.iter().enumerate() {
@@ -51,7 +51,7 @@ impl Setup for Recorded {
             true => Box::new(Tap::create(capture, &self.folder.path().join("tap.pcapng")).unwrap()),
             false => Box::new(capture),
         };
-        receiver.join_all(legs).unwrap();
-        Opened { receiver, send: Box::new(|_| {}) }
+        join(receiver.as_mut(), first, legs);
+        Opened::one(receiver, Box::new(|_| {}))
     }
 }

@@ -1,10 +1,10 @@
 //! Rivermax, with the stand-in in place of library and card. Every device has an address of the loopback network.
 
-use crate::setup::{Ability, Datagram, Opened, Setup};
+use crate::setup::{Ability, Datagram, Opened, Setup, join};
 use gdmedia::mem::Host;
+use gdmedia::rx::Rivermax;
 use gdmedia::rx::rivermax::library::{Library, stand_in};
 use gdmedia::rx::rivermax::{Options, Order, Split};
-use gdmedia::rx::{Receiver, Rivermax};
 use gdmedia::sdp::Leg;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
@@ -93,7 +93,7 @@ impl Setup for Device {
     fn group(&self, n: u8) -> IpAddr {
         Ipv4Addr::new(239, self.id[0], self.id[1], n).into()
     }
-    fn open(&self, legs: &[Leg], _sent: &[Datagram]) -> Opened {
+    fn open_from(&self, first: u8, legs: &[Leg], _sent: &[Datagram]) -> Opened {
         let controls = Library::load(None).unwrap().stand_in();
         let devices = [0, 1].map(|leg| v4(self.address(leg)));
         devices.iter().for_each(|device| controls.set_device(*device, &self.stand_in));
@@ -105,7 +105,7 @@ impl Setup for Device {
             ..Options::default()
         };
         let mut receiver = Rivermax::<Host>::open(&options, legs, &()).unwrap();
-        receiver.join_all(legs).unwrap();
+        join(&mut receiver, first, legs);
         let send = move |datagram: &Datagram| {
             let packet = stand_in::Packet {
                 source: SocketAddrV4::new(v4(datagram.from), 5000),
@@ -118,6 +118,6 @@ impl Setup for Device {
                 controls.deliver(*device, &[packet]);
             });
         };
-        Opened { receiver: Box::new(receiver), send: Box::new(send) }
+        Opened::one(receiver, Box::new(send))
     }
 }

@@ -17,8 +17,24 @@ pub struct Datagram {
 /// A receiver that has joined its legs, and the way to send to it.
 pub struct Opened {
     pub receiver: Box<dyn Receiver<Mem = Host>>,
+    /// Those of further legs.
+    pub more: Vec<Box<dyn Receiver<Mem = Host>>>,
     /// Sends a datagram. Of a recording it does nothing: what is sent was written before it was opened.
     pub send: Box<dyn FnMut(&Datagram)>,
+}
+
+impl Opened {
+    /// One receiver of all legs.
+    pub fn one(receiver: impl Receiver<Mem = Host> + 'static, send: Box<dyn FnMut(&Datagram)>) -> Self {
+        Opened { receiver: Box::new(receiver), more: Vec::new(), send }
+    }
+}
+
+/// Begins to receive `legs`, which are those from number `first` on.
+pub fn join(receiver: &mut dyn Receiver<Mem = Host>, first: u8, legs: &[Leg]) {
+    for (number, leg) in (first..).zip(legs) {
+        receiver.join(number, leg).unwrap();
+    }
 }
 
 /// What a backend may be unable to do.
@@ -48,6 +64,14 @@ pub trait Setup {
     fn group(&self, n: u8) -> IpAddr {
         Ipv4Addr::new(239, 77, 1, n).into()
     }
+    /// The sender of a leg.
+    fn source_of(&self, _leg: u8) -> IpAddr {
+        self.sources()[0]
+    }
     /// A receiver that has joined `legs`, to which `sent` is going to be sent and nothing else.
-    fn open(&self, legs: &[Leg], sent: &[Datagram]) -> Opened;
+    fn open(&self, legs: &[Leg], sent: &[Datagram]) -> Opened {
+        self.open_from(0, legs, sent)
+    }
+    /// The same where `legs` are those from number `first` on; others have those before.
+    fn open_from(&self, first: u8, legs: &[Leg], sent: &[Datagram]) -> Opened;
 }

@@ -1,9 +1,9 @@
 //! Sockets: on the loopback interface, and on a veth pair between two namespaces.
 
 use crate::netns::Net;
-use crate::setup::{Ability, Datagram, Opened, Setup};
+use crate::setup::{Ability, Datagram, Opened, Setup, join};
+use gdmedia::rx::Socket;
 use gdmedia::rx::socket::Options;
-use gdmedia::rx::{Receiver, Socket};
 use gdmedia::sdp::Leg;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Of IPv4: 65 535 less the headers of IP and UDP.
 const LARGEST: usize = 65_507;
 
-fn open(options: Options, legs: &[Leg]) -> Socket {
+fn open(options: Options, first: u8, legs: &[Leg]) -> Socket {
     let mut socket = Socket::open(options).unwrap();
-    socket.join_all(legs).unwrap();
+    join(&mut socket, first, legs);
     socket
 }
 
@@ -65,7 +65,7 @@ impl Setup for Loopback {
     fn group(&self, n: u8) -> IpAddr {
         Ipv4Addr::new(239, self.id[0], self.id[1], n).into()
     }
-    fn open(&self, legs: &[Leg], _sent: &[Datagram]) -> Opened {
+    fn open_from(&self, first: u8, legs: &[Leg], _sent: &[Datagram]) -> Opened {
         let options = Options { interfaces: vec!["lo".into()], ..Options::default() };
         let sender = |from: IpAddr| {
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
@@ -73,7 +73,7 @@ impl Setup for Loopback {
             socket.bind(&std::net::SocketAddr::new(from, 0).into()).unwrap();
             UdpSocket::from(socket)
         };
-        Opened { receiver: Box::new(open(options, legs)), send: by(sender) }
+        Opened::one(open(options, first, legs), by(sender))
     }
 }
 
@@ -101,10 +101,10 @@ impl Setup for Veth {
     fn sources(&self) -> [IpAddr; 2] {
         [1, 2].map(|n| Ipv4Addr::new(10, 77, 0, n).into())
     }
-    fn open(&self, legs: &[Leg], _sent: &[Datagram]) -> Opened {
+    fn open_from(&self, first: u8, legs: &[Leg], _sent: &[Datagram]) -> Opened {
         let options = Options { interfaces: vec!["rx0".into(), "rx1".into()], ..Options::default() };
-        let receiver = Net::inside(&self.net.rx, || open(options, legs));
+        let receiver = Net::inside(&self.net.rx, || open(options, first, legs));
         let net = self.net.clone();
-        Opened { receiver: Box::new(receiver), send: by(move |from| net.sender(from)) }
+        Opened::one(receiver, by(move |from| net.sender(from)))
     }
 }

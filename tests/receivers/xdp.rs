@@ -1,10 +1,10 @@
 //! AF_XDP on a veth pair: in the driver, and behind it.
 
 use crate::netns::Net;
-use crate::setup::{Ability, Datagram, Opened, Setup};
+use crate::setup::{Ability, Datagram, Opened, Setup, join};
 use crate::socket::{by, live};
+use gdmedia::rx::Xdp;
 use gdmedia::rx::xdp::{Mode, Options};
-use gdmedia::rx::{Receiver, Xdp};
 use gdmedia::sdp::Leg;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
@@ -22,10 +22,10 @@ impl Veth {
     }
 }
 
-fn open(mode: Mode, legs: &[Leg]) -> Xdp {
+fn open(mode: Mode, first: u8, legs: &[Leg]) -> Xdp {
     let interfaces = vec!["rx0".into(), "rx1".into()];
     let mut receiver = Xdp::open(Options { interfaces, mode: Some(mode), ..Options::default() }).unwrap();
-    receiver.join_all(legs).unwrap();
+    join(&mut receiver, first, legs);
     receiver
 }
 
@@ -43,10 +43,10 @@ impl Setup for Veth {
     fn sources(&self) -> [IpAddr; 2] {
         [1, 2].map(|n| Ipv4Addr::new(10, 77, 0, n).into())
     }
-    fn open(&self, legs: &[Leg], _sent: &[Datagram]) -> Opened {
+    fn open_from(&self, first: u8, legs: &[Leg], _sent: &[Datagram]) -> Opened {
         let mode = self.mode;
-        let receiver = Net::inside(&self.net.rx, || open(mode, legs));
+        let receiver = Net::inside(&self.net.rx, || open(mode, first, legs));
         let net = self.net.clone();
-        Opened { receiver: Box::new(receiver), send: by(move |from| net.sender(from)) }
+        Opened::one(receiver, by(move |from| net.sender(from)))
     }
 }

@@ -106,7 +106,7 @@ impl Inputs<'_> {
             match self.rivermax(gpu, &mut passed) {
                 Ok(receiver) => return Ok(Opened { receiver, passed }),
                 Err(error) if self.args.backend == Backend::Rivermax => return Err(error),
-                Err(error) => passed.push(Passed { backend: "rivermax", reason: in_one_line(&error) }),
+                Err(error) => passed.push(Passed { backend: "rivermax", reason: error.in_one_line() }),
             }
         }
         if self.args.backend == Backend::Auto {
@@ -229,7 +229,7 @@ impl Inputs<'_> {
         if let Some(gpu) = gpu {
             match self.in_device(&options, gpu) {
                 Ok(receiver) => return Ok(Receiving::Device(receiver)),
-                Err(error) => passed.push(Passed { backend: "rivermax into the GPU", reason: in_one_line(&error) }),
+                Err(error) => passed.push(Passed { backend: "rivermax into the GPU", reason: error.in_one_line() }),
             }
         }
         let _ = passed;
@@ -281,9 +281,4 @@ impl Inputs<'_> {
             }
         }
     }
-}
-
-/// An error without its cure, for the start block.
-fn in_one_line(error: &Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -228,10 +228,10 @@ impl Kind {
     }
     fn into_receiver(self) -> Receiving {
         match self {
-            Kind::Cpu(pipeline) => Receiving::Host(pipeline.into_receiver()),
-            Kind::Gpu(pipeline) => Receiving::Host(pipeline.into_receiver().into_inner()),
+            Kind::Cpu(pipeline) => Receiving::Host(pipeline.into_receivers().remove(0)),
+            Kind::Gpu(pipeline) => Receiving::Host(pipeline.into_receivers().remove(0).into_inner()),
             #[cfg(feature = "rivermax")]
-            Kind::Direct(pipeline) => Receiving::Device(pipeline.into_receiver()),
+            Kind::Direct(pipeline) => Receiving::Device(pipeline.into_receivers().remove(0)),
         }
     }
 }

@@ -56,6 +56,11 @@ impl Runs {
         Runs { runs: Vec::with_capacity(SEGMENTS), planes, many: false }
     }
 
+    /// The next ones are of a ring of this size.
+    pub fn set_planes(&mut self, planes: Planes) {
+        self.planes = planes;
+    }
+
     /// Adds piece number `index` of the batch.
     #[inline]
     pub fn add(&mut self, piece: Piece, frame: u64, index: u32) {

@@ -44,13 +44,13 @@ pub struct CudaKernel {
     copy: Option<Stream>,
     flight: Flight,
     place: Place,
-    planes: Planes,
-    /// The plane that most octets lie in, and its copy on the GPU, if there is to be one.
-    bulk: Bulk,
+    gpu: Arc<Gpu>,
+    /// Of each receiver; those of one batch lie in one ring.
+    rings: Vec<Ring>,
+    /// The one of the batch.
+    of: usize,
     /// Batches of so many octets are copied.
     copy_from: u64,
-    /// Addresses of the ring's planes, head and body.
-    ring: [u64; 2],
     parts: Parts,
     segments: Vec<Segment>,
     /// The same pieces as runs, as long as they are few enough.
@@ -66,12 +66,35 @@ pub struct CudaKernel {
     fault: Option<Fault>,
 }
 
-/// The plane that most octets lie in.
+/// A ring that packets lie in.
 #[derive(Debug)]
-struct Bulk {
-    /// It is the body plane; else the head plane of a ring that does not split.
+struct Ring {
+    planes: Planes,
+    /// Addresses of the planes, head and body.
+    at: [u64; 2],
+    /// The plane that most octets lie in is the body plane; else the head plane of a ring that does not split.
     is_body: bool,
+    /// Its copy on the GPU, if there is to be one.
     mirror: Option<Region<Device>>,
+}
+
+impl Ring {
+    fn new<R: GpuAccess>(gpu: &Arc<Gpu>, ring: &SplitRing<R>, copied: bool) -> Result<Self> {
+        let head = ring.head_plane();
+        let (planes, at, is_body, octets) = match ring.body_plane() {
+            None => (Planes { head: octets(head.len()), body: 0 }, [head.address(), head.address()], false, head.len()),
+            Some(body) => (
+                Planes { head: octets(head.len()), body: octets(body.len()) },
+                [head.address(), body.address()],
+                true,
+                body.len(),
+            ),
+        };
+        // Octets that lie in the GPU's memory already are not copied again.
+        let mirrored = copied && !(is_body && R::IN_DEVICE);
+        let mirror = mirrored.then(|| Region::device(gpu, octets + SLACK)).transpose()?;
+        Ok(Ring { planes, at, is_body, mirror })
+    }
 }
 
 impl CudaKernel {
@@ -86,19 +109,8 @@ impl CudaKernel {
         options: Options,
     ) -> Result<Self> {
         let program = Program::load(gpu, &conversion)?;
-        let head = ring.head_plane();
-        let (planes, ring_at, is_body, bulk_octets) = match ring.body_plane() {
-            None => (Planes { head: octets(head.len()), body: 0 }, [head.address(), head.address()], false, head.len()),
-            Some(body) => (
-                Planes { head: octets(head.len()), body: octets(body.len()) },
-                [head.address(), body.address()],
-                true,
-                body.len(),
-            ),
-        };
-        // Octets that lie in the GPU's memory already are not copied again.
-        let mirrored = options.transfer != Transfer::Mapped && !(is_body && R::IN_DEVICE);
-        let mirror = mirrored.then(|| Region::device(gpu, bulk_octets + SLACK)).transpose()?;
+        let ring = Ring::new(gpu, ring, options.transfer != Transfer::Mapped)?;
+        let (planes, in_device) = (ring.planes, ring.is_body && R::IN_DEVICE);
         let (area, areas) = if options.schedule == Schedule::SubFrame { SUB_FRAME } else { WHOLE_FRAME };
         let flight = Flight::new(gpu, area, areas)?;
         let colour = |paint: Paint| -> Result<Region<Pinned>> {
@@ -108,13 +120,13 @@ impl CudaKernel {
         };
         let mut kernel = CudaKernel {
             compute: Stream::new(gpu, true)?,
-            copy: mirrored.then(|| Stream::new(gpu, true)).transpose()?,
+            copy: ring.mirror.is_some().then(|| Stream::new(gpu, true)).transpose()?,
             flight,
             place: Place::new(conversion.wire()),
-            planes,
-            bulk: Bulk { is_body, mirror },
+            gpu: gpu.clone(),
+            rings: vec![ring],
+            of: 0,
             copy_from: if options.transfer == Transfer::Auto { LARGE } else { COPY_OCTETS },
-            ring: ring_at,
             parts: Parts::with_capacity(4096),
             segments: Vec::with_capacity(SEGMENTS),
             runs: Runs::new(planes),
@@ -129,7 +141,7 @@ impl CudaKernel {
             program,
         };
         let way = match options.transfer {
-            _ if is_body && R::IN_DEVICE => "payload lies in GPU memory",
+            _ if in_device => "payload lies in GPU memory",
             Transfer::Auto => "payload read over the bus, batches of a MiB and more copied first",
             Transfer::Copy => "payload copied first",
             Transfer::Mapped => "payload read over the bus",
@@ -160,7 +172,7 @@ impl CudaKernel {
             return 0;
         }
         let room = self.room() as usize;
-        let planes = self.planes;
+        let planes = self.rings[self.of].planes;
         let mut taken = 0;
         for placement in placements {
             if self.pieces.len() == room {
@@ -206,19 +218,20 @@ impl CudaKernel {
         if self.pending == 0 {
             return Ok(());
         }
+        let Ring { at, is_body, mirror, .. } = &self.rings[self.of];
         match self.runs.all() {
-            Some(runs) => runs.iter().for_each(|run| self.parts.add_run(run, self.bulk.is_body)),
-            None => self.pieces.iter().for_each(|piece| self.parts.add_piece(piece, self.bulk.is_body)),
+            Some(runs) => runs.iter().for_each(|run| self.parts.add_run(run, *is_body)),
+            None => self.pieces.iter().for_each(|piece| self.parts.add_piece(piece, *is_body)),
         }
         let octets = self.parts.octets();
         let parts = self.parts.join();
-        let [mut head, mut body] = self.ring;
+        let [mut head, mut body] = *at;
         // Packets that lie far apart (each in a cell of its own) are read where they are.
         let worth = octets >= self.copy_from
             && octets >= NARROW * parts.len() as u64
             && octets >= COPY_OCTETS * gather::copies(parts);
-        if let (Some(mirror), Some(copy), true) = (&self.bulk.mirror, &self.copy, worth) {
-            let plane = if self.bulk.is_body { &mut body } else { &mut head };
+        if let (Some(mirror), Some(copy), true) = (mirror, &self.copy, worth) {
+            let plane = if *is_body { &mut body } else { &mut head };
             let mut rest = parts;
             while let Some((rows, pitch, width)) = gather::rows(rest) {
                 let at = u64::from(rest[0].0);
@@ -364,6 +377,18 @@ impl CudaKernel {
         Ok(())
     }
 
+    /// What follows lies in this ring; what is pending lies in another one and is started.
+    fn turn_to(&mut self, head: u64) -> std::result::Result<(), KernelError> {
+        let Some(of) = self.rings.iter().position(|ring| ring.at[0] == head) else {
+            return Err(KernelError("a ring that the kernel was not made for".into()));
+        };
+        let started = self.start();
+        self.keep(started)?;
+        self.of = of;
+        self.runs.set_planes(self.rings[of].planes);
+        Ok(())
+    }
+
     fn check(&self, layout: &crate::format::Layout) -> std::result::Result<(), KernelError> {
         match self.fault {
             Some(fault) => Err(broken(fault)),
@@ -398,8 +423,9 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
         frame: &mut FrameBuf<Device>,
     ) -> std::result::Result<Ticket, KernelError> {
         self.check(frame.layout())?;
-        if ring.head_plane().address() != self.ring[0] {
-            return Err(KernelError("a ring that the kernel was not made for".into()));
+        let head = ring.head_plane().address();
+        if head != self.rings[self.of].at[0] {
+            self.turn_to(head)?;
         }
         let address = self.enter(frame)?;
         let mut rest = placements;
@@ -416,6 +442,12 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
             self.keep(started)?;
         }
         Ok(if self.pending > 0 { self.flight.next() } else { self.flight.last() })
+    }
+
+    fn add_ring(&mut self, ring: &SplitRing<R>) -> std::result::Result<(), KernelError> {
+        let ring = Ring::new(&self.gpu, ring, self.copy.is_some()).map_err(|error| KernelError(error.in_one_line()))?;
+        self.rings.push(ring);
+        Ok(())
     }
 
     fn conceal(

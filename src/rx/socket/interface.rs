@@ -76,6 +76,13 @@ pub fn interfaces() -> Vec<Interface> {
     list
 }
 
+/// Is there still an interface with this number? One that is deleted and made anew has another.
+pub(super) fn exists(index: u32) -> bool {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: writes a C string of at most so many octets.
+    !unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null()
+}
+
 /// The interface that `text` names, by its name or by one of its addresses.
 pub fn find(text: &str) -> Result<Interface> {
     let all = interfaces();

@@ -9,6 +9,7 @@
 
 mod batch;
 mod interface;
+mod keep;
 pub(super) mod open;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
@@ -18,12 +19,14 @@ pub(crate) use open::{igmp_version, payload_held};
 
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
+use crate::event::Event;
 use crate::mem::{Host, Region};
 use crate::ring::{Lease, SLACK, Slot, SplitRing};
 use crate::sdp::{Leg, SourceFilter};
 use crate::stats::{Reason, RxCounters};
 use crate::time::Tai;
 use batch::{Batch, MESSAGES, Message, Shape, Sizer};
+use keep::Keeper;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -100,6 +103,9 @@ pub struct Socket {
     counters: RxCounters,
     /// What TAI is ahead of UTC, in nanoseconds.
     tai_offset: i64,
+    /// From the first leg on.
+    keeper: Option<Keeper>,
+    events: Vec<Event>,
 }
 
 /// One leg's socket.
@@ -138,7 +144,51 @@ impl Socket {
             caps,
             counters: RxCounters::default(),
             tai_offset,
+            keeper: None,
+            events: Vec::new(),
         })
+    }
+
+    /// Puts a socket in the place of a leg.
+    fn put(&mut self, number: usize, socket: socket2::Socket, sources: SourceFilter) {
+        if let Some(place) = self.legs.get_mut(number) {
+            *place = Some(LegSocket {
+                socket,
+                batch: Batch::new(sources != SourceFilter::Any),
+                sizer: Sizer::new(),
+                sources,
+                drops: 0,
+                arrival: Tai::default(),
+                note: None,
+            });
+        }
+    }
+
+    /// A leg's socket broke. Others go on, and it is opened anew.
+    ///
+    /// # Errors
+    /// There are no others.
+    fn lose(&mut self, number: usize, why: RxError) -> std::result::Result<(), RxError> {
+        let others = self.legs.iter().enumerate().any(|(n, leg)| n != number && leg.is_some());
+        match &self.keeper {
+            Some(keeper) if others => {
+                keeper.fail(number);
+                self.legs[number] = None;
+                Ok(())
+            }
+            _ => Err(why),
+        }
+    }
+
+    /// Legs that were opened anew because their interfaces had gone.
+    #[cold]
+    fn renew(&mut self) {
+        let Some(keeper) = &self.keeper else { return };
+        for (number, opened) in keeper.take(&mut self.events).into_iter().enumerate() {
+            if let Some((opened, sources)) = opened {
+                self.put(number, opened.socket, sources);
+            }
+        }
     }
 
     /// One call on one leg.
@@ -296,15 +346,19 @@ impl Receiver for Socket {
             for _ in 0..MAX_LEGS {
                 let number = self.turn;
                 self.turn = (self.turn + 1) % MAX_LEGS;
-                match self.receive(number)? {
-                    Received::Packets(lease) => return Ok(lease),
-                    Received::OnlyRejected => rejected = true,
-                    Received::Nothing => {}
+                match self.receive(number) {
+                    Ok(Received::Packets(lease)) => return Ok(lease),
+                    Ok(Received::OnlyRejected) => rejected = true,
+                    Ok(Received::Nothing) => {}
+                    Err(why) => self.lose(number, why)?,
                 }
             }
             if !rejected {
                 break;
             }
+        }
+        if self.keeper.as_ref().is_some_and(Keeper::is_ready) {
+            self.renew();
         }
         Ok(Lease::new(Vec::new(), Cells::NONE))
     }
@@ -331,20 +385,18 @@ impl Receiver for Socket {
             0 => opened.buffer_octets,
             other => other.min(opened.buffer_octets),
         };
-        *place = Some(LegSocket {
-            socket: opened.socket,
-            batch: Batch::new(what.sources != SourceFilter::Any),
-            sizer: Sizer::new(),
-            sources: what.sources.clone(),
-            drops: 0,
-            arrival: Tai::default(),
-            note: None,
-        });
+        let number = usize::from(leg);
+        self.put(number, opened.socket, what.sources.clone());
+        let keeper = self.keeper.get_or_insert_with(|| Keeper::new(&self.options, self.tai_offset));
+        keeper.watch(number, what, opened.joined);
         Ok(())
     }
 
     fn counters(&self) -> RxCounters {
         self.counters
+    }
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.events);
     }
 
     fn now(&self) -> Option<Tai> {

@@ -15,6 +15,8 @@ pub(super) struct Opened {
     pub socket: socket2::Socket,
     /// Payload octets that its buffer holds.
     pub buffer_octets: u64,
+    /// Number of the interface on which its group was joined.
+    pub joined: Option<u32>,
     pub notes: Vec<String>,
 }
 
@@ -22,7 +24,7 @@ pub(super) struct Opened {
 pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
     let mut notes = Vec::new();
     let mut buffer_octets = 0;
-    let (socket, _) = bound(leg, options.interface(number), &mut notes, |socket, notes| {
+    let (socket, interface) = bound(leg, options.interface(number), &mut notes, |socket, notes| {
         buffer_octets = size_buffer(socket, options, notes)?;
         let gro = options.gro && set(socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32).is_ok();
         notes.push(match (options.gro, gro) {
@@ -33,7 +35,8 @@ pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
         must(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS")?;
         must(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, "SO_RXQ_OVFL")
     })?;
-    Ok(Opened { socket, buffer_octets, notes })
+    let joined = interface.filter(|_| leg.destination.is_multicast()).map(|interface| interface.index);
+    Ok(Opened { socket, buffer_octets, joined, notes })
 }
 
 /// A socket for a receiver that takes the packets of `leg` before the kernel does: it has the port and joins the group,
