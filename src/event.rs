@@ -47,6 +47,11 @@ pub enum What {
         /// Counted from 0.
         leg: u8,
     },
+    /// A receiver failed, with all legs that it had; the others go on.
+    ReceiverFailed {
+        /// Counted from 0.
+        receiver: u8,
+    },
     /// A leg lies further behind than the window reaches: what only it brings comes too late.
     SkewBeyondWindow {
         /// Counted from 0.
@@ -97,6 +102,7 @@ impl fmt::Display for What {
             What::LegBack { leg, silent_ns } => write!(f, "leg {leg} is back after {:.1} ms", ms(silent_ns)),
             What::InterfaceGone { leg } => write!(f, "the interface of leg {leg} has gone"),
             What::InterfaceBack { leg } => write!(f, "the interface of leg {leg} is back, its group was joined anew"),
+            What::ReceiverFailed { receiver } => write!(f, "receiver {receiver} failed"),
             What::SkewBeyondWindow { leg, skew_ns, window_ns } => {
                 let (skew, window) = (ms(skew_ns), ms(window_ns));
                 write!(f, "leg {leg} lies {skew:.1} ms behind, beyond the window of {window:.1} ms")

@@ -1,6 +1,7 @@
 //! One step of reception: take what has arrived, decide where it belongs, move it, hand on what is finished.
 
 mod assembly;
+mod compare;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod guard;
@@ -12,17 +13,19 @@ pub use gpu::{GpuFrames, GpuPipeline, Moving, Refused};
 pub use video::{HostPipeline, Settings, video, wire};
 
 use self::assembly::Assembly;
+use self::compare::{Compare, Comparison};
 use self::guard::{Guard, Held};
 use self::inputs::{Inputs, Polled};
 use crate::depacketise::{Depacketiser, Packet};
 use crate::error::{Error, Kind};
+use crate::event::Event;
 use crate::format::WireFormat;
 use crate::frame::{Frame, FramePool};
 use crate::kernel::Kernel;
-use crate::mem::Space;
+use crate::mem::{CpuAccess, Space};
 use crate::ring::Reader;
 use crate::rx::{Receiver, RxError};
-use crate::stats::{FrameCounters, RxCounters};
+use crate::stats::{FrameCounters, LegComparison, RxCounters};
 use crate::time::{MediaClock, Tai};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -80,6 +83,8 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     held: VecDeque<Held>,
     /// Packets that were overwritten before they were read for good.
     overwritten: u64,
+    /// Where copies by different legs are compared.
+    compare: Option<Compare<R::Mem>>,
     observe: Option<Observe>,
 }
 
@@ -93,13 +98,15 @@ pub struct Parts<R> {
     number: u64,
     overwritten: u64,
     readers: Vec<Option<Reader>>,
+    comparison: Option<Comparison>,
     observe: Option<Observe>,
 }
 
 impl<R> Parts<R> {
     /// With other receivers, or the same seen in another way.
     pub fn map<S>(self, change: impl FnMut(R) -> S) -> Parts<S> {
-        let Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, observe } = self;
+        let Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, .. } = self;
+        let Parts { comparison, observe, .. } = self;
         Parts {
             inputs: inputs.map(change),
             depacketiser,
@@ -109,6 +116,7 @@ impl<R> Parts<R> {
             number,
             overwritten,
             readers,
+            comparison,
             observe,
         }
     }
@@ -145,6 +153,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             assembly: Assembly::new(kernel, pool, policy, clock, deliver, guard),
             held: VecDeque::with_capacity(64),
             overwritten: 0,
+            compare: None,
             observe: None,
         }
     }
@@ -161,6 +170,12 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.inputs.add(receiver);
         self.assembly.guard = guard_of(&self.inputs, &self.assembly.kernel, self.assembly.wire());
         Ok(())
+    }
+
+    /// Gives up what has come so far, before the first step. Where to begin to receive a leg takes long, more has come by the
+    /// others than their rings hold, with holes that are nobody's loss.
+    pub fn discard(&mut self) {
+        self.inputs.discard();
     }
 
     /// From now on `observe` is told when a frame is finished.
@@ -197,6 +212,9 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         let slots = lease.slots();
         if let Some(guard) = &mut self.assembly.guard {
             guard.take(from, slots);
+        }
+        if let Some(compare) = &mut self.compare {
+            compare.look(ring, slots);
         }
         let plan = self.depacketiser.push(slots.iter().enumerate().map(|(index, slot)| Packet {
             slot: index as u32,
@@ -267,7 +285,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// Takes it apart: frames that were being filled are given up, leases go back. For another kernel to go on with.
     pub fn into_parts(self) -> Parts<R> {
         let overwritten = self.overwritten();
-        let Pipeline { mut inputs, depacketiser, mut assembly, observe, held, .. } = self;
+        let Pipeline { mut inputs, depacketiser, mut assembly, compare, observe, held, .. } = self;
         assembly.abandon::<R::Mem>();
         let Assembly { policy, clock, counters, number, guard, .. } = assembly;
         // The kernel ends first, and waits for work that reads what is leased.
@@ -276,7 +294,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             inputs.release(held.from, held.lease);
         }
         let readers = guard.map(Guard::into_readers).unwrap_or_default();
-        Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, observe }
+        let comparison = compare.map(|compare| compare.comparison);
+        Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, comparison, observe }
     }
 
     /// The receivers alone.
@@ -284,9 +303,10 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.into_parts().inputs.into_vec()
     }
 
-    /// Goes on where another pipeline stopped.
+    /// Goes on where another pipeline stopped; comparing legs is begun again where it is wanted.
     pub fn resume(parts: Parts<R>, mut kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
-        let Parts { mut inputs, depacketiser, policy, clock, counters, number, overwritten, readers, observe } = parts;
+        let Parts { mut inputs, depacketiser, policy, clock, counters, number, overwritten, readers, .. } = parts;
+        let observe = parts.observe;
         for number in 1..inputs.len() {
             if let Err(error) = kernel.add_ring(inputs.ring(number)) {
                 let what = "frames cannot be filled from it any more";
@@ -304,6 +324,14 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         pipeline
     }
 
+    /// Adds to `events` what has happened since it was asked before.
+    pub fn take_events(&mut self, events: &mut Vec<Event>) {
+        self.inputs.take_events(events);
+    }
+    /// What has been found of legs that are compared.
+    pub fn compared(&self) -> Option<LegComparison> {
+        self.compare.as_ref().map(|compare| compare.comparison.counts())
+    }
     /// The receiver that it was made with, for its counters and notes.
     pub fn receiver(&self) -> &R {
         self.inputs.first()
@@ -380,6 +408,23 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             }
         }
         Ok(())
+    }
+}
+
+impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K>
+where
+    R::Mem: CpuAccess,
+{
+    /// From now on copies of packets of this payload type that different legs bring are compared, for a fault of the sender
+    /// to be found; `numbers` of packets are remembered, which should be those of the time that legs may lie apart. Costs
+    /// about a microsecond a packet. Copies that lie in one ring at the place of their number cannot be compared: one
+    /// overwrites the other.
+    pub fn compare_legs(&mut self, payload_type: u8, numbers: u32) {
+        self.compare = Some(Compare::new(Comparison::new(payload_type, numbers)));
+    }
+    #[cfg(feature = "cuda")]
+    fn go_on_comparing(&mut self, comparison: Option<Comparison>) {
+        self.compare = comparison.map(Compare::new);
     }
 }
 

@@ -228,6 +228,32 @@ pub struct LegCounters {
     pub last_arrival: Option<Tai>,
 }
 
+/// Copies of packets by different legs, compared whole (ST 2022-7:2019 clause 6 wants them to be equal).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LegComparison {
+    /// Copies that were compared with the first one of the same packet.
+    pub compared: u64,
+    /// Of these: those that differ. The first copy is used.
+    pub different: u64,
+    /// The first that differs.
+    pub first: Option<LegDifference>,
+}
+
+/// A copy that differs from the first one of the same packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LegDifference {
+    /// Its arrival.
+    pub at: Tai,
+    /// The leg that it came by, counted from 0.
+    pub leg: u8,
+    /// The leg by which the first copy came.
+    pub first_leg: u8,
+    /// Its sequence number, with the high half of ST 2110-20.
+    pub sequence: u32,
+    /// Its RTP timestamp.
+    pub timestamp: u32,
+}
+
 /// Arrival of a copy minus the arrival of the first copy of the same packet, in nanoseconds: over some of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Skew {

@@ -6,7 +6,7 @@ use crate::mem::Space;
 use crate::pipeline::{Pipeline, Progress};
 use crate::rx::wait::Wait;
 use crate::rx::{Receiver, RxError};
-use crate::stats::{FrameCounters, PacketCounters, RxCounters};
+use crate::stats::{FrameCounters, LegComparison, PacketCounters, RxCounters};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -23,6 +23,8 @@ pub struct Report {
     pub packets: PacketCounters,
     /// Of the frames.
     pub frames: FrameCounters,
+    /// Of copies by different legs, where they are compared.
+    pub compared: Option<LegComparison>,
     /// What was learned about the sender, for people; changes seldom.
     pub remarks: Vec<String>,
     /// CPU time of the worker's thread, filled in at its end.
@@ -65,6 +67,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
         }
         into.packets = self.depacketiser().counters();
         into.frames = self.frames();
+        into.compared = self.compared();
         self.depacketiser().remarks(&mut into.remarks);
         into.remarks.extend_from_slice(self.remarks());
     }

@@ -49,9 +49,10 @@ pub struct Args {
     /// Clock of a capture: TAI (PTP time stamps of hardware) or UTC (software time stamps)
     #[arg(long, value_enum, default_value = "tai", requires = "pcap")]
     pcap_clock: CaptureClock,
-    /// Where packets come from; auto takes the best that there is, and says why it is not another
-    #[arg(long, value_enum, default_value = "auto", conflicts_with = "pcap")]
-    backend: backend::Backend,
+    /// Where packets come from; auto takes the best that there is, and says why it is not another. One for each leg:
+    /// xdp,socket; the last one counts for all further legs
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "auto", conflicts_with = "pcap")]
+    backend: Vec<backend::Backend>,
     /// What Rivermax is told, for example split=26,order=extended,hold=40ms,stamps=synced,cores=2+3,events
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     rivermax: Option<String>,
@@ -112,6 +113,9 @@ pub struct Args {
     /// Impair reception on purpose: loss=1/1000,dup=1/500,reorder=32,seed=7, or a plan in FILE.toml (@FILE)
     #[arg(long, value_name = "PLAN")]
     fault: Option<String>,
+    /// Compare the copies of packets that the legs bring, octet for octet: for a fault of the sender to be found
+    #[arg(long)]
+    compare_legs: bool,
     /// Sleep between two drains of the socket; 0 spins (isolated core only)
     #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "1ms")]
     sleep: Duration,
@@ -316,11 +320,14 @@ fn receive(args: &Args) -> Result<ExitCode> {
     let conversion = Conversion { layout, colour };
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
     let mut engine = Engine::open(&run, chosen, opened, &mut sinks)?;
+    if args.compare_legs {
+        engine.compare_legs(&run)?;
+    }
     // Last: from here on the socket's buffer fills.
-    engine.join_all(&flow.legs)?;
+    engine.join_all(&run)?;
     let start = Start::new(&description, flow, video, &engine, &conversion, &sinks);
     start.print(args.json);
-    let pause = args.pause(engine.caps().backend);
+    let pause = args.pause(&engine.caps().0);
     let stepper = engine.into_stepper(&run, &sinks);
     let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
     let end = watch(args, &worker, &sinks, &gate, &stop);

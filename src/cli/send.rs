@@ -82,9 +82,9 @@ pub struct Args {
     /// Level of the coloured bars in percent: 75 or 100
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u32).range(1..=100))]
     bars: u32,
-    /// Network interface, by name or own address
+    /// Network interface, by name or own address; given twice: one for each leg
     #[arg(long, value_name = "NAME|ADDRESS")]
-    interface: Option<String>,
+    interface: Vec<String>,
     /// Multicast TTL
     #[arg(long, default_value_t = 16)]
     ttl: u8,

@@ -191,11 +191,14 @@ impl Moving {
         else {
             return Err(RxError::Failed(error));
         };
-        let parts = pipeline.into_parts().map(Registered::into_inner);
+        let mut parts = pipeline.into_parts().map(Registered::into_inner);
+        let comparison = parts.comparison.take();
         let remark = format!("the GPU was lost, the stream goes on on the CPU: {error}");
         tracing::warn!("{remark}");
         let kernel = Windows::off(CpuKernel::new(conversion, level));
-        self.state = State::Cpu(Box::new(Pipeline::resume(parts, kernel, pool, deliver)));
+        let mut pipeline = Pipeline::resume(parts, kernel, pool, deliver);
+        pipeline.go_on_comparing(comparison);
+        self.state = State::Cpu(Box::new(pipeline));
         self.remark = Some(remark);
         Ok(())
     }

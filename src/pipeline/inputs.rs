@@ -2,10 +2,14 @@
 //! another; and one that fails does not end the others.
 
 use crate::error::Error;
+use crate::event::{Event, What};
 use crate::ring::{Lease, SplitRing};
 use crate::rx::{Receiver, RxError};
 use crate::stats::RxCounters;
 use crate::time::Tai;
+
+/// Leases that are given up at most, so that it ends where packets never cease.
+const DISCARDED: usize = 1 << 14;
 
 /// The receivers.
 pub(super) struct Inputs<R> {
@@ -15,6 +19,7 @@ pub(super) struct Inputs<R> {
     /// The time before all were asked in vain.
     before: Option<Tai>,
     remarks: Vec<String>,
+    events: Vec<Event>,
 }
 
 /// One receiver.
@@ -38,7 +43,8 @@ pub(super) enum Polled {
 
 impl<R> Inputs<R> {
     pub fn new(receiver: R) -> Self {
-        let mut inputs = Inputs { list: Vec::with_capacity(2), turn: 0, before: None, remarks: Vec::new() };
+        let list = Vec::with_capacity(2);
+        let mut inputs = Inputs { list, turn: 0, before: None, remarks: Vec::new(), events: Vec::new() };
         inputs.add(receiver);
         inputs
     }
@@ -50,12 +56,12 @@ impl<R> Inputs<R> {
     }
     /// The same receivers, seen in another way.
     pub fn map<S>(self, mut change: impl FnMut(R) -> S) -> Inputs<S> {
-        let Inputs { list, turn, before, remarks } = self;
+        let Inputs { list, turn, before, remarks, events } = self;
         let list = list.into_iter().map(|Input { receiver, starved, over }| {
             let receiver = change(receiver);
             Input { receiver, starved, over }
         });
-        Inputs { list: list.collect(), turn, before, remarks }
+        Inputs { list: list.collect(), turn, before, remarks, events }
     }
     pub fn iter(&self) -> impl Iterator<Item = &R> {
         self.list.iter().map(|input| &input.receiver)
@@ -93,6 +99,8 @@ impl<R> Inputs<R> {
             let remark = format!("receiver {number} failed, the other goes on: {}", error.in_one_line());
             tracing::warn!("{remark}");
             self.remarks.push(remark);
+            let what = What::ReceiverFailed { receiver: u8::try_from(number).unwrap_or(u8::MAX) };
+            self.events.push(Event { at: self.before.unwrap_or_default(), what });
         }
         Ok(())
     }
@@ -139,11 +147,30 @@ impl<R: Receiver> Inputs<R> {
         }
         Ok(nothing)
     }
+    /// Takes what has come so far, and gives it up.
+    pub fn discard(&mut self) {
+        for input in self.list.iter_mut().filter(|input| !input.over) {
+            for _ in 0..DISCARDED {
+                // What fails here fails again.
+                let Ok(lease) = input.receiver.poll() else { break };
+                let is_empty = lease.is_empty();
+                input.receiver.release(lease);
+                if is_empty {
+                    break;
+                }
+            }
+        }
+    }
     /// Gives a lease back to the receiver that it is of.
     pub fn release(&mut self, number: usize, lease: Lease) {
         if let Some(input) = self.list.get_mut(number) {
             input.receiver.release(lease);
         }
+    }
+    /// What has happened to them and their legs.
+    pub fn take_events(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.events);
+        self.iter_mut().for_each(|receiver| receiver.take_events(events));
     }
     /// Of all together.
     pub fn counters(&self) -> RxCounters {

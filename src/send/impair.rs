@@ -177,7 +177,11 @@ impl Between {
             if batch.places.is_empty() {
                 continue;
             }
-            report.send_by(gather, outlet, batch, leg < self.counted)?;
+            let (packets, octets) = report.send_by(gather, leg, outlet, batch)?;
+            if leg < self.counted {
+                report.packets += packets;
+                report.octets += octets;
+            }
             batch.octets.clear();
             batch.places.clear();
         }

@@ -59,6 +59,8 @@ pub struct Report {
     pub packets: u64,
     /// UDP payload octets of these.
     pub octets: u64,
+    /// Of each leg.
+    pub legs: Vec<LegReport>,
     /// Packets that the kernel had no room for, all legs.
     pub dropped: u64,
     /// Times that a receiving host said that nobody listens on the port.
@@ -75,30 +77,55 @@ pub struct Report {
     pub faults: Option<FaultCounters>,
 }
 
+/// What has left by one leg.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LegReport {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that could not be sent because the interface was down or had gone.
+    pub unsent: u64,
+}
+
 impl Report {
+    pub(super) fn new(legs: usize) -> Self {
+        Report { legs: vec![LegReport::default(); legs], ..Report::default() }
+    }
     /// Sends packets to every leg and counts them.
     pub(super) fn send(&mut self, gather: &mut Gather, outlets: &[Outlet], packets: &impl Packets) -> Result<()> {
+        // Those of the leg that most could be sent by.
+        let mut most = (0, 0);
         for (leg, outlet) in outlets.iter().enumerate() {
-            self.send_by(gather, outlet, packets, leg == 0)?;
+            most = most.max(self.send_by(gather, leg, outlet, packets)?);
         }
+        self.packets += most.0;
+        self.octets += most.1;
         Ok(())
     }
-    /// Sends packets by one leg; `counted`: they are not those of another leg again.
+    /// Sends packets by one leg; gives how many were sent, and their octets. A leg whose interface is down costs the others
+    /// nothing.
+    ///
+    /// # Errors
+    /// The network refuses; or it has never taken a packet by any leg.
     pub(super) fn send_by(
         &mut self,
         gather: &mut Gather,
+        leg: usize,
         outlet: &Outlet,
         packets: &impl Packets,
-        counted: bool,
-    ) -> Result<()> {
+    ) -> Result<(u64, u64)> {
         let sent = gather.send(outlet, packets).map_err(|e| outlet.error(e))?;
-        if counted {
-            self.packets += sent.packets;
-            self.octets += sent.octets;
+        if let Some(of_leg) = self.legs.get_mut(leg) {
+            of_leg.sent += sent.packets;
+            of_leg.unsent += sent.unsent;
         }
         self.dropped += sent.dropped;
         self.refused += sent.refused;
-        Ok(())
+        match sent.away {
+            Some(error) if leg + 1 >= self.legs.len() && self.legs.iter().all(|leg| leg.sent == 0) => {
+                Err(outlet.error(error))
+            }
+            _ => Ok((sent.packets, sent.octets)),
+        }
     }
     /// UDP payload bits a second that went out.
     pub fn bits_per_second(&self) -> f64 {
@@ -135,7 +162,7 @@ pub fn run(
 ) -> Result<Report> {
     let clock = Clock::new(options.utc_offset_s, options.spin);
     let mut gather = Gather::new(options.segment);
-    let mut report = Report::default();
+    let mut report = Report::new(outlets.len());
     let group = options.group.max(1);
     let count = stream.template.packets.len();
     let schedule = stream.schedule;

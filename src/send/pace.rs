@@ -73,7 +73,7 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_OCTETS: usize = 65_000;
 
 /// What became of a group of packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Sent {
     /// Packets handed to the kernel.
     pub packets: u64,
@@ -83,6 +83,20 @@ pub struct Sent {
     pub dropped: u64,
     /// Times that the other end said that nobody listens.
     pub refused: u64,
+    /// Packets that no way led out for, and what the kernel said: the interface is down, or has gone.
+    pub unsent: u64,
+    /// The same in the kernel's words.
+    pub away: Option<io::Error>,
+}
+
+/// Errors of an interface that is down or has gone, and that may come back.
+fn is_away(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ENETDOWN | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV | libc::ENXIO | libc::EADDRNOTAVAIL
+        )
+    )
 }
 
 /// Sends groups of packets, gathered from headers and frame without a copy in user space.
@@ -162,7 +176,8 @@ impl Gather {
     /// Sends packets through a connected socket.
     ///
     /// # Errors
-    /// What the kernel says, unless it is about room or about nobody listening, which are counted.
+    /// What the kernel says, unless it is about room, about nobody listening, or about an interface that is down, which are
+    /// counted.
     pub fn send(&mut self, socket: &impl AsRawFd, packets: &impl Packets) -> io::Result<Sent> {
         self.pieces.clear();
         self.sizes.clear();
@@ -198,6 +213,11 @@ impl Gather {
                         sent.dropped += lost.packets as u64;
                         first_piece += lost.pieces;
                         first += lost.packets;
+                    }
+                    _ if is_away(&error) => {
+                        sent.unsent += (self.sizes.len() - first) as u64;
+                        sent.away = Some(error);
+                        break;
                     }
                     // No checksum offload, no support, a segment larger than the path: one by one says which.
                     Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT | libc::EMSGSIZE)

@@ -57,7 +57,7 @@ pub fn run(
 ) -> Result<Report> {
     let clock = Clock::new(options.utc_offset_s, options.spin);
     let mut gather = Gather::new(options.segment);
-    let mut report = Report::default();
+    let mut report = Report::new(outlets.len());
     let cpu = thread_cpu();
     let legs = outlets.len();
     let mut faults = options.fault.as_ref().map(|plan| Between::new(plan, recording.extended, legs, legs));
@@ -102,16 +102,17 @@ pub fn run(
                 base = base + Duration::from_nanos(late as u64);
                 report.skipped += 1;
             }
-            let outlet = usize::from(packet.leg).min(outlets.len().saturating_sub(1));
+            let leg = usize::from(packet.leg).min(outlets.len().saturating_sub(1));
             if let Some(faults) = &mut faults {
                 for packet in packets {
                     let octets = recording.octets.get(packet.place.clone()).unwrap_or_default();
-                    faults.packet(outlet as u8, base + scaled(packet.time), octets)?;
+                    faults.packet(leg as u8, base + scaled(packet.time), octets)?;
                 }
                 faults.post(&mut gather, outlets, &mut report)?;
-            } else {
-                let outlet = outlets.get(outlet..=outlet).unwrap_or_default();
-                report.send(&mut gather, outlet, &Run { recording, packets })?;
+            } else if let Some(outlet) = outlets.get(leg) {
+                let (sent, octets) = report.send_by(&mut gather, leg, outlet, &Run { recording, packets })?;
+                report.packets += sent;
+                report.octets += octets;
             }
             if finished {
                 break 'rounds;

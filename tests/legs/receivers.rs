@@ -169,6 +169,31 @@ fn time_that_passes_while_nobody_looks_makes_nothing_late() {
 }
 
 #[test]
+fn copies_that_differ_are_counted_and_the_first_one_is_used() {
+    let sent = Sender::plain(wire(), EVEN).frames(FRAMES);
+    let mut other = sent.clone();
+    // One octet of the samples, and the marker of another packet.
+    *other[20].octets.last_mut().unwrap() ^= 1;
+    other[77].octets[1] ^= 0x80;
+    // A copy by the same leg is none of another leg's.
+    let mut twice = sent[5].clone();
+    *twice.octets.last_mut().unwrap() ^= 1;
+    let mut polls = batches(&sent);
+    polls.insert(1, Poll::Brings(vec![twice]));
+    let mut behind = vec![Poll::Brings(Vec::new()), Poll::Brings(Vec::new())];
+    behind.extend(batches(&other));
+    let (mut pipeline, pictures) = pipeline(vec![receiver(0, polls, None), receiver(1, behind, None)]);
+    pipeline.compare_legs(96, 1 << 12);
+    pipeline.run_to_end().unwrap();
+    all_whole(&pictures);
+    let found = pipeline.compared().unwrap();
+    assert_eq!((found.compared, found.different), (sent.len() as u64, 2));
+    let first = found.first.unwrap();
+    assert_eq!((first.leg, first.first_leg, first.sequence), (1, 0, sent[20].sequence()));
+    assert_eq!((first.timestamp, first.at), (sent[20].timestamp(), sent[20].arrival));
+}
+
+#[test]
 fn counters_of_receivers_are_added_up() {
     let one = RxCounters { datagrams: 1, octets: 2, starved: 3, ..RxCounters::default() };
     let mut other = RxCounters { datagrams: 10, kernel_dropped: 20, ..RxCounters::default() };

@@ -53,7 +53,18 @@ pub struct Passed {
 /// What was chosen.
 pub struct Opened {
     pub receiver: Receiving,
+    /// Those of legs that have another backend than the first one, or an interface of their own.
+    pub more: Vec<HostReceiver>,
+    /// Of each leg: who receives it, 0 the first one.
+    pub legs: Vec<usize>,
     pub passed: Vec<Passed>,
+}
+
+impl Opened {
+    /// One receiver of all legs.
+    fn one(receiver: Receiving, passed: Vec<Passed>) -> Self {
+        Opened { receiver, more: Vec::new(), legs: Vec::new(), passed }
+    }
 }
 
 /// What receivers are made from.
@@ -76,12 +87,12 @@ impl Inputs<'_> {
     /// # Errors
     /// A backend is named that cannot be had, or none can.
     pub fn open(self, gpu: Option<&Arc<Gpu>>) -> Result<Opened> {
-        let without_it = matches!(self.args.backend, Backend::Socket | Backend::Xdp);
-        if without_it && self.args.rivermax.is_some() {
+        let named = |backend| self.args.backend.contains(&backend);
+        if !named(Backend::Auto) && !named(Backend::Rivermax) && self.args.rivermax.is_some() {
             return Err(Error::new(Kind::Usage, "--rivermax tells Rivermax something, and --backend leaves it out")
                 .cure("leave one of them out"));
         }
-        if self.args.backend != Backend::Xdp && self.args.xdp.is_some() {
+        if !named(Backend::Xdp) && self.args.xdp.is_some() {
             return Err(Error::new(Kind::Usage, "--xdp tells AF_XDP something, and --backend does not name it")
                 .cure("add --backend xdp, or leave --xdp out"));
         }
@@ -94,30 +105,106 @@ impl Inputs<'_> {
             if matches!(self.args.pcap_clock, CaptureClock::Utc) {
                 capture.set_offset(self.args.utc_offset.into());
             }
-            return Ok(Opened { receiver: Receiving::Host(self.wrapped(Box::new(capture))?), passed: Vec::new() });
+            return Ok(Opened::one(Receiving::Host(self.wrapped(Box::new(capture))?), Vec::new()));
         }
         // A word that nobody knows is no reason to receive otherwise.
         self.check_words()?;
         let mut passed = Vec::new();
-        if self.args.backend == Backend::Xdp {
-            return Ok(Opened { receiver: Receiving::Host(self.wrapped(self.xdp()?)?), passed });
+        let legs = self.receivers()?;
+        let mut all = Vec::new();
+        for (number, backend) in legs.iter().enumerate().filter(|(n, _)| !legs[..*n].iter().any(|l| l.0 == legs[*n].0))
+        {
+            let of_it = legs.iter().filter(|leg| leg.0 == backend.0).count();
+            let receiver = self.open_one(backend.1, number, of_it, gpu, &mut passed)?;
+            all.push(receiver);
         }
-        if self.args.backend != Backend::Socket {
-            match self.rivermax(gpu, &mut passed) {
-                Ok(receiver) => return Ok(Opened { receiver, passed }),
-                Err(error) if self.args.backend == Backend::Rivermax => return Err(error),
+        let mut all = all.into_iter();
+        let Some(receiver) = all.next() else {
+            return Err(Error::new(Kind::Internal, "a flow without legs"));
+        };
+        let more = all.map(|receiver| match receiver {
+            Receiving::Host(receiver) => Ok(receiver),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Receiving::Device(_) => Err(Error::new(Kind::Internal, "a second receiver in memory of the GPU")),
+        });
+        Ok(Opened {
+            receiver,
+            more: more.collect::<Result<_>>()?,
+            legs: legs.iter().map(|leg| leg.0).collect(),
+            passed,
+        })
+    }
+
+    /// The backend that is asked for a leg.
+    fn backend(self, leg: usize) -> Backend {
+        let named = &self.args.backend;
+        named.get(leg).or(named.last()).copied().unwrap_or(Backend::Auto)
+    }
+
+    /// By leg: the number of its receiver, and the backend of that. Legs of one backend share a receiver; but with AF_XDP
+    /// each interface has one, so that one that vanishes is no other's business.
+    ///
+    /// # Errors
+    /// What is asked for needs one receiver for all legs, or Rivermax is not to have the first ones.
+    fn receivers(self) -> Result<Vec<(usize, Backend)>> {
+        let alone = self.args.tap.as_ref().map(|_| "--tap").or(self.args.fault.as_ref().map(|_| "--fault"));
+        let interface = |leg: usize| self.args.interface.get(leg).or(self.args.interface.last());
+        let mut list: Vec<(usize, Backend)> = Vec::new();
+        for leg in 0..self.flow.legs.len() {
+            let backend = self.backend(leg);
+            let apart = backend == Backend::Xdp && alone.is_none();
+            let same = |(n, other): &(usize, &(usize, Backend))| {
+                other.1 == backend && (!apart || interface(*n) == interface(leg))
+            };
+            let known = list.iter().enumerate().find(same).map(|(_, (receiver, _))| *receiver);
+            let next = list.iter().map(|(receiver, _)| receiver + 1).max().unwrap_or(0);
+            list.push((known.unwrap_or(next), backend));
+        }
+        if let (Some(option), true) = (alone, list.iter().any(|leg| leg.0 > 0)) {
+            return Err(Error::new(Kind::Usage, format!("{option} wants all legs from one receiver"))
+                .cure(format!("name one backend for all legs, or leave {option} out")));
+        }
+        let first_ones = list.iter().take_while(|leg| leg.0 == 0).count();
+        if list
+            .iter()
+            .skip(first_ones)
+            .any(|leg| leg.1 == Backend::Rivermax || leg.0 == 0 && list[0].1 == Backend::Auto)
+        {
+            return Err(Error::new(Kind::Usage, "Rivermax can take the first legs only, beside another backend")
+                .cure("name it first: --backend rivermax,socket; or take socket or xdp"));
+        }
+        Ok(list)
+    }
+
+    /// The receiver of `count` legs, of which the first one is `leg`.
+    fn open_one(
+        self,
+        backend: Backend,
+        leg: usize,
+        count: usize,
+        gpu: Option<&Arc<Gpu>>,
+        passed: &mut Vec<Passed>,
+    ) -> Result<Receiving> {
+        if backend == Backend::Xdp {
+            return Ok(Receiving::Host(self.wrapped(self.xdp()?)?));
+        }
+        if leg == 0 && backend != Backend::Socket {
+            match self.rivermax(count, gpu, passed) {
+                Ok(receiver) => return Ok(receiver),
+                Err(error) if backend == Backend::Rivermax => return Err(error),
                 Err(error) => passed.push(Passed { backend: "rivermax", reason: error.in_one_line() }),
             }
         }
-        if self.args.backend == Backend::Auto {
+        if backend == Backend::Auto {
             let reason =
                 "it takes the flow away from the kernel and needs rights, so it has to be asked for: --backend xdp";
             passed.push(Passed { backend: "xdp", reason: reason.into() });
         }
-        Ok(Opened { receiver: Receiving::Host(self.wrapped(self.socket(gpu.is_some())?)?), passed })
+        Ok(Receiving::Host(self.wrapped(self.socket(gpu.is_some())?)?))
     }
 
-    fn socket(self, gpu: bool) -> Result<HostReceiver> {
+    /// UDP sockets; `gpu`: a GPU reads their ring.
+    pub fn socket(self, gpu: bool) -> Result<HostReceiver> {
         let Inputs { args, flow, video, .. } = self;
         Ok(Box::new(socket::Socket::open(socket::Options {
             interfaces: args.interface.clone(),
@@ -167,7 +254,7 @@ impl Inputs<'_> {
     }
 
     #[allow(clippy::unused_self)]
-    fn rivermax(self, _gpu: Option<&Arc<Gpu>>, _passed: &mut Vec<Passed>) -> Result<Receiving> {
+    fn rivermax(self, _legs: usize, _gpu: Option<&Arc<Gpu>>, _passed: &mut Vec<Passed>) -> Result<Receiving> {
         Err(Error::new(Kind::Unavailable, "this gdmedia was built without Rivermax")
             .cure("install the SDK and build with: cargo build --release --features rivermax (docs/rivermax.md)"))
     }
@@ -211,15 +298,18 @@ impl Inputs<'_> {
         self.layout.output == Output::Wire && !kept && (args.headless || args.out.is_some())
     }
 
-    fn rivermax(self, gpu: Option<&Arc<Gpu>>, passed: &mut Vec<Passed>) -> Result<Receiving> {
+    /// Of the first `legs` legs.
+    fn rivermax(self, legs: usize, gpu: Option<&Arc<Gpu>>, passed: &mut Vec<Passed>) -> Result<Receiving> {
         let options = self.options()?;
-        if self.args.backend == Backend::Auto {
+        let all = legs == self.flow.legs.len();
+        let legs = self.flow.legs.get(..legs).unwrap_or_default();
+        if self.backend(0) == Backend::Auto {
             // What is for tests is taken where a test asks for it.
             if cfg!(feature = "rivermax-stand-in") && std::env::var_os("RIVERMAX_STAND_IN").is_none() {
                 return Err(Error::new(Kind::Unavailable, "this gdmedia was built with its stand-in, for tests only"));
             }
         }
-        let usable = self.flow.legs.iter().enumerate().map(|(number, leg)| {
+        let usable = legs.iter().enumerate().map(|(number, leg)| {
             let named = self.args.interface.get(number).or(self.args.interface.last());
             rivermax::usable(named.map(String::as_str), leg.destination, &options)
         });
@@ -227,16 +317,20 @@ impl Inputs<'_> {
         let _usable = usable.collect::<Result<Vec<_>>>()?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = gpu {
-            match self.in_device(&options, gpu) {
+            let opened = match all {
+                true => self.in_device(&options, gpu),
+                false => Err(Error::new(Kind::Unavailable, "a leg comes by another backend")),
+            };
+            match opened {
                 Ok(receiver) => return Ok(Receiving::Device(receiver)),
                 Err(error) => passed.push(Passed { backend: "rivermax into the GPU", reason: error.in_one_line() }),
             }
         }
-        let _ = passed;
+        let _ = (passed, all);
         // A GPU reads packets that lie whole in one plane.
         let split = if gpu.is_some() { Split::None } else { options.split };
         let options = rivermax::Options { split, ..options };
-        let receiver = Rivermax::<Host>::open_while(&options, &self.flow.legs, &(), &|| self.goes_on())?;
+        let receiver = Rivermax::<Host>::open_while(&options, legs, &(), &|| self.goes_on())?;
         Ok(Receiving::Host(self.wrapped(Box::new(receiver))?))
     }
 

@@ -1,15 +1,15 @@
 //! What does the work: a pipeline on a GPU where one is to be used and can be, else on the CPU; and why.
 
-use super::backend::{Inputs, Opened, Passed};
-#[cfg(feature = "cuda")]
+use super::backend::{HostReceiver, Inputs, Opened, Passed};
 use super::report;
 use super::sinks::Sinks;
 use super::{Args, Gate};
 use gdmedia::error::{self, Error, Result};
 use gdmedia::gpu::{self, Choice, Found};
 use gdmedia::kernel::{Conversion, Level};
-use gdmedia::mem::Host;
+use gdmedia::mem::{Host, Space};
 use gdmedia::pipeline::{Deliver, HostPipeline, Settings};
+use gdmedia::ring::SplitRing;
 #[cfg(feature = "cuda")]
 use gdmedia::rx::socket;
 use gdmedia::rx::{Caps, Receiver};
@@ -26,10 +26,19 @@ use {
     gdmedia::gpu::Gpu,
     gdmedia::kernel::cuda::Options,
     gdmedia::pipeline::{GpuPipeline, Moving, Observe, Refused},
+    gdmedia::rx::Registered,
 };
 
 /// Frames of the pipeline alone: being filled, kept for concealment.
 const POOL: usize = 6;
+
+/// Packets that are remembered for comparison where their rate is not known.
+const COMPARED: u32 = 1 << 18;
+
+/// Packets of all legs lie at the place of their number.
+fn is_shared<M: Space>(ring: &SplitRing<M>) -> bool {
+    ring.laps().is_some_and(|laps| laps.geometry().in_sequence && laps.geometry().rings == 1)
+}
 
 /// A pipeline that is ready.
 pub struct Engine {
@@ -38,6 +47,11 @@ pub struct Engine {
     pub gpu: String,
     /// Backends that are not used, and why.
     pub passed: Vec<Passed>,
+    /// Of each leg: who receives it.
+    legs: Vec<usize>,
+    /// The GPU that frames are unpacked on.
+    #[cfg(feature = "cuda")]
+    device: Option<Arc<Gpu>>,
 }
 
 enum Kind {
@@ -127,52 +141,182 @@ impl Engine {
     /// # Errors
     /// No memory; on a GPU that is required, whatever it lacks.
     pub fn open(run: &Run<'_>, chosen: Found, opened: Opened, sinks: &mut Sinks) -> Result<Self> {
-        let Opened { receiver, mut passed } = opened;
+        let Opened { receiver, more, legs, mut passed } = opened;
+        let receivers = (receiver, more);
         #[cfg(feature = "cuda")]
-        let (receiver, gpu) = match &chosen.gpu {
-            None => (receiver, chosen.why),
-            Some(device) => match on_gpu(run, device, receiver, sinks) {
+        let ((receiver, more), gpu) = match &chosen.gpu {
+            None => (receivers, chosen.why),
+            Some(device) => match on_gpu(run, device, receivers, sinks) {
                 Ok(kind) => {
                     let mib = device.budget().used() >> 20;
                     let short = if kind.has_sockets() { short_ring(run) } else { String::new() };
                     let gpu = format!("{}, {mib} MiB of its memory in use{short}", chosen.why);
-                    return Ok(Engine { kind, gpu, passed });
+                    return Ok(Engine { kind, gpu, passed, legs, device: chosen.gpu });
                 }
                 Err(refused) if run.args.needs_gpu() => return Err(refused.error),
                 Err(refused) => (refused.receiver, format!("not used: {}", refused.error)),
             },
         };
         #[cfg(not(feature = "cuda"))]
-        let gpu = chosen.why;
+        let ((receiver, more), gpu) = (receivers, chosen.why);
         let receiver = run.inputs().in_host(receiver, &mut passed)?;
         sinks.without_gpu(run)?;
         let mut pipeline = HostPipeline::open(receiver, run.flow, &run.settings(sinks), run.deliver(sinks))?;
         pipeline.observe(run.gate.clone().observe());
-        Ok(Engine { kind: Kind::Cpu(Box::new(pipeline)), gpu, passed })
+        for receiver in more {
+            pipeline.add(receiver).map_err(|(error, _)| error)?;
+        }
+        #[cfg(feature = "cuda")]
+        let device = None;
+        Ok(Engine {
+            kind: Kind::Cpu(Box::new(pipeline)),
+            gpu,
+            passed,
+            legs,
+            #[cfg(feature = "cuda")]
+            device,
+        })
     }
 
-    /// Begins to receive.
+    /// Copies by different legs are to be compared.
+    ///
+    /// # Errors
+    /// There is one leg, or copies cannot be compared where they lie.
+    pub fn compare_legs(&mut self, run: &Run<'_>) -> Result<()> {
+        let refused =
+            |kind, what: &str, cure: &str| Err(Error::new(kind, format!("--compare-legs: {what}")).cure(cure));
+        if run.flow.legs.len() < 2 {
+            return refused(error::Kind::Usage, "this flow has one leg", "leave it out, or give an SDP with two legs");
+        }
+        let numbers = match report::packet_rate(run.flow, run.video) {
+            0 => COMPARED,
+            // Legs lie apart by half a second at most.
+            rate => u32::try_from(rate / 2).unwrap_or(COMPARED),
+        };
+        let payload_type = run.flow.payload_type;
+        let shared = match &mut self.kind {
+            Kind::Cpu(pipeline) => {
+                pipeline.compare_legs(payload_type, numbers);
+                pipeline.receivers().any(|receiver| is_shared(receiver.ring()))
+            }
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => {
+                pipeline.compare_legs(payload_type, numbers);
+                pipeline.receivers().any(|receiver| is_shared(receiver.ring()))
+            }
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(_) => {
+                let what = "payload lies in memory of the GPU, which the CPU cannot read";
+                return refused(
+                    error::Kind::Unavailable,
+                    what,
+                    "receive into memory of the host: --rivermax split=none",
+                );
+            }
+        };
+        match shared {
+            true => refused(
+                error::Kind::Unavailable,
+                "both legs share one ring, where one copy overwrites the other",
+                "give each leg a ring of its own: --rivermax order=arrival",
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// One receiver more, before the first step.
+    fn add(&mut self, receiver: HostReceiver) -> Result<()> {
+        match &mut self.kind {
+            Kind::Cpu(pipeline) => pipeline.add(receiver).map_err(|(error, _)| error),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => match &self.device {
+                Some(device) => add_on_gpu(pipeline, device, receiver).map_err(|(error, _)| error),
+                None => Err(Error::new(error::Kind::Internal, "a GPU that is not known")),
+            },
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(_) => Err(Error::new(error::Kind::Internal, "a second receiver in memory of the GPU")),
+        }
+    }
+    fn on_gpu(&self) -> bool {
+        !matches!(self.kind, Kind::Cpu(_))
+    }
+
+    /// Begins to receive. A leg whose interface does not do with AF_XDP comes by a socket, where another leg has AF_XDP.
     ///
     /// # Errors
     /// As of [`Receiver::join`].
-    pub fn join_all(&mut self, legs: &[Leg]) -> Result<()> {
-        match &mut self.kind {
-            Kind::Cpu(pipeline) => pipeline.receiver_mut().join_all(legs),
+    pub fn join_all(&mut self, run: &Run<'_>) -> Result<()> {
+        let mut refused = Vec::new();
+        let mut joined = 0;
+        for (number, leg) in run.flow.legs.iter().enumerate() {
+            let receiver = self.legs.get(number).copied().unwrap_or(0);
+            let Some(backend) = self.receivers().get(receiver).map(|caps| caps.backend) else { continue };
+            match self.join(receiver, number, leg) {
+                Ok(()) => joined += usize::from(backend == "xdp"),
+                Err(error) if backend == "xdp" => refused.push((number, leg, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        for (number, leg, error) in refused {
+            if joined == 0 {
+                return Err(error);
+            }
+            let reason = format!("leg {number} comes by a socket: {}", error.in_one_line());
+            self.passed.push(Passed { backend: "xdp", reason });
+            let sockets = self.receivers().iter().position(|caps| caps.backend == "socket");
+            let receiver = match sockets {
+                Some(receiver) => receiver,
+                None => {
+                    self.add(run.inputs().socket(self.on_gpu())?)?;
+                    self.receivers().len() - 1
+                }
+            };
+            self.join(receiver, number, leg)?;
+        }
+        if self.receivers().len() > 1 {
+            match &mut self.kind {
+                Kind::Cpu(pipeline) => pipeline.discard(),
+                #[cfg(feature = "cuda")]
+                Kind::Gpu(pipeline) => pipeline.discard(),
+                #[cfg(all(feature = "cuda", feature = "rivermax"))]
+                Kind::Direct(pipeline) => pipeline.discard(),
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, receiver: usize, number: usize, leg: &Leg) -> Result<()> {
+        let number = u8::try_from(number).unwrap_or(u8::MAX);
+        let joined = match &mut self.kind {
+            Kind::Cpu(pipeline) => pipeline.receivers_mut().nth(receiver).map(|r| r.join(number, leg)),
             #[cfg(feature = "cuda")]
-            Kind::Gpu(pipeline) => pipeline.receiver_mut().join_all(legs),
+            Kind::Gpu(pipeline) => pipeline.receivers_mut().nth(receiver).map(|r| r.join(number, leg)),
             #[cfg(all(feature = "cuda", feature = "rivermax"))]
-            Kind::Direct(pipeline) => pipeline.receiver_mut().join_all(legs),
+            Kind::Direct(pipeline) => pipeline.receivers_mut().nth(receiver).map(|r| r.join(number, leg)),
+        };
+        joined.unwrap_or(Ok(()))
+    }
+
+    fn receivers(&self) -> Vec<&Caps> {
+        match &self.kind {
+            Kind::Cpu(pipeline) => pipeline.receivers().map(Receiver::caps).collect(),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => pipeline.receivers().map(Receiver::caps).collect(),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => pipeline.receivers().map(Receiver::caps).collect(),
         }
     }
-    /// Of the receiver.
-    pub fn caps(&self) -> &Caps {
-        match &self.kind {
-            Kind::Cpu(pipeline) => pipeline.receiver().caps(),
-            #[cfg(feature = "cuda")]
-            Kind::Gpu(pipeline) => pipeline.receiver().caps(),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
-            Kind::Direct(pipeline) => pipeline.receiver().caps(),
+    /// Of the receivers; where there are several, their notes say whose they are.
+    pub fn caps(&self) -> (String, Caps) {
+        let all = self.receivers();
+        let name = all.iter().map(|caps| caps.backend).collect::<Vec<_>>().join(", ");
+        let mut sum = all.first().map(|caps| (*caps).clone()).unwrap_or_default();
+        if all.len() > 1 {
+            let notes = all.iter().flat_map(|caps| caps.notes.iter().map(|note| format!("{}: {note}", caps.backend)));
+            sum.notes = notes.collect();
+            sum.buffer_octets = all.iter().map(|caps| caps.buffer_octets).filter(|o| *o > 0).min().unwrap_or(0);
         }
+        (name, sum)
     }
     /// Its name, and what else there is to say.
     pub fn kernel(&self) -> (&'static str, String) {
@@ -216,7 +360,7 @@ fn short_ring(run: &Run<'_>) -> String {
 impl Kind {
     /// The ring's length was not chosen for a GPU.
     fn has_sockets(&self) -> bool {
-        matches!(self, Kind::Gpu(pipeline) if pipeline.receiver().caps().backend == "socket")
+        matches!(self, Kind::Gpu(pipeline) if pipeline.receivers().any(|r| r.caps().backend == "socket"))
     }
     fn observe(&mut self, observe: Observe) {
         match self {
@@ -226,14 +370,41 @@ impl Kind {
             Kind::Direct(pipeline) => pipeline.observe(observe),
         }
     }
-    fn into_receiver(self) -> Receiving {
+    fn into_receivers(self) -> Receivers {
         match self {
-            Kind::Cpu(pipeline) => Receiving::Host(pipeline.into_receivers().remove(0)),
-            Kind::Gpu(pipeline) => Receiving::Host(pipeline.into_receivers().remove(0).into_inner()),
+            Kind::Cpu(pipeline) => in_host(pipeline.into_receivers()),
+            Kind::Gpu(pipeline) => in_host(unregistered(*pipeline)),
             #[cfg(feature = "rivermax")]
-            Kind::Direct(pipeline) => Receiving::Device(pipeline.into_receivers().remove(0)),
+            Kind::Direct(pipeline) => (Receiving::Device(pipeline.into_receivers().remove(0)), Vec::new()),
         }
     }
+}
+
+/// The first one, and the others.
+#[cfg(feature = "cuda")]
+type Receivers = (Receiving, Vec<HostReceiver>);
+
+#[cfg(feature = "cuda")]
+fn in_host(mut receivers: Vec<HostReceiver>) -> Receivers {
+    let more = receivers.split_off(1);
+    (Receiving::Host(receivers.remove(0)), more)
+}
+
+#[cfg(feature = "cuda")]
+fn unregistered(pipeline: GpuPipeline) -> Vec<HostReceiver> {
+    pipeline.into_receivers().into_iter().map(Registered::into_inner).collect()
+}
+
+/// One receiver more, whose ring is registered; gives it back where that fails.
+#[cfg(feature = "cuda")]
+#[allow(clippy::result_large_err)]
+fn add_on_gpu(
+    pipeline: &mut GpuPipeline,
+    gpu: &Arc<Gpu>,
+    receiver: HostReceiver,
+) -> std::result::Result<(), (Error, HostReceiver)> {
+    let registered = Registered::new(receiver, gpu)?;
+    pipeline.add(registered).map_err(|(error, receiver)| (error, receiver.into_inner()))
 }
 
 /// A pipeline on the GPU; or the reason why there is none, and the receiver as it was.
@@ -242,9 +413,9 @@ impl Kind {
 fn on_gpu(
     run: &Run<'_>,
     gpu: &Arc<Gpu>,
-    receiver: Receiving,
+    (receiver, more): Receivers,
     sinks: &mut Sinks,
-) -> std::result::Result<Kind, Refused<Receiving>> {
+) -> std::result::Result<Kind, Refused<Receivers>> {
     if let Some(mib) = run.args.gpu_memory {
         gpu.budget().set_limit(mib.saturating_mul(1 << 20));
     }
@@ -256,9 +427,20 @@ fn on_gpu(
     let (mut kind, frames) = match receiver {
         Receiving::Host(receiver) => {
             match GpuPipeline::open(receiver, run.flow, gpu, &settings, options, None, deliver) {
-                Ok((pipeline, frames)) => (Kind::Gpu(Box::new(pipeline)), frames),
+                Ok((mut pipeline, frames)) => {
+                    let mut more = more.into_iter();
+                    while let Some(receiver) = more.next() {
+                        if let Err((error, receiver)) = add_on_gpu(&mut pipeline, gpu, receiver) {
+                            let mut all = unregistered(pipeline);
+                            all.push(receiver);
+                            all.extend(more);
+                            return Err(Refused { error, receiver: in_host(all) });
+                        }
+                    }
+                    (Kind::Gpu(Box::new(pipeline)), frames)
+                }
                 Err(Refused { error, receiver }) => {
-                    return Err(Refused { error, receiver: Receiving::Host(receiver) });
+                    return Err(Refused { error, receiver: (Receiving::Host(receiver), more) });
                 }
             }
         }
@@ -267,7 +449,7 @@ fn on_gpu(
             match GpuPipeline::over(receiver, run.flow, gpu, &settings, options, None, deliver) {
                 Ok((pipeline, frames)) => (Kind::Direct(Box::new(pipeline)), frames),
                 Err(Refused { error, receiver }) => {
-                    return Err(Refused { error, receiver: Receiving::Device(receiver) });
+                    return Err(Refused { error, receiver: (Receiving::Device(receiver), more) });
                 }
             }
         }
@@ -277,6 +459,6 @@ fn on_gpu(
             kind.observe(run.gate.clone().observe());
             Ok(kind)
         }
-        Err(error) => Err(Refused { error, receiver: kind.into_receiver() }),
+        Err(error) => Err(Refused { error, receiver: kind.into_receivers() }),
     }
 }

@@ -8,7 +8,7 @@ use gdmedia::format::{Layout, WireFormat};
 use gdmedia::kernel::Conversion;
 use gdmedia::packetise::{Cut, Packetiser, Style};
 use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
-use gdmedia::stats::Reason;
+use gdmedia::stats::{LegComparison, LegDifference, Reason};
 use gdmedia::worker::Report;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -71,7 +71,7 @@ impl Start {
         conversion: &Conversion,
         sinks: &Sinks,
     ) -> Self {
-        let caps = engine.caps();
+        let (backend, caps) = engine.caps();
         let (kernel, kernel_text) = engine.kernel();
         let layout = &conversion.layout;
         let remark = conversion.remark();
@@ -92,7 +92,7 @@ impl Start {
         let rate = bit_rate.map_or_else(|| "rate unknown".into(), |b| format!("{:.3} Gb/s", b as f64 / 1e9));
         let cut = packets.map_or_else(String::new, |n| format!(", {n} packets a frame as usually cut"));
         lines.push(("expect", format!("{rate}{cut}")));
-        lines.push(("backend", caps.backend.to_owned()));
+        lines.push(("backend", backend.clone()));
         lines.extend(engine.passed.iter().map(|p| ("", format!("not {}: {}", p.backend, p.reason))));
         lines.extend(caps.notes.iter().map(|note| ("", note.clone())));
         if let (Some(rate), true) = (bit_rate, caps.buffer_octets > 0) {
@@ -112,7 +112,7 @@ impl Start {
             "flow": flow,
             "diagnostics": wrong.collect::<Vec<_>>(),
             "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
-            "backend": caps.backend,
+            "backend": backend,
             "backends_passed": engine.passed,
             "notes": caps.notes.iter().chain(&sinks.notes).collect::<Vec<_>>(),
             "buffer_octets": caps.buffer_octets,
@@ -310,6 +310,7 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         return line(&json!({
             "type": "summary", "end": end, "seconds": round(seconds),
             "packets": p,
+            "compared": report.compared,
             "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring,
                         "missing_octets": f.missing_octets, "torn": f.torn, "windows": f.windows, "withheld": f.withheld, "delivered": delivered },
             "receiver": report.rx,
@@ -326,6 +327,9 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         "{:>8}  received {}, lost {}, late {}, duplicate {}, reordered {}",
         "packets", p.received, p.lost, p.late, p.duplicate, p.reordered
     );
+    if let Some(compared) = &report.compared {
+        let _ = writeln!(text, "{:>8}  {}", "legs", comparison(compared));
+    }
     let (checksums, hardware) = (report.rx.checksum_issues, report.rx.hardware_issues);
     if checksums + hardware > 0 {
         let what = format!("runs with wrong checksums {checksums}, with errors of the card {hardware}");
@@ -373,6 +377,18 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         let _ = writeln!(text, "{:>8}  {text_line}", "sink");
     }
     say(&text);
+}
+
+/// What comparing the legs has found.
+fn comparison(found: &LegComparison) -> String {
+    match found.first {
+        None => format!("{} copies compared, all the same", found.compared),
+        Some(LegDifference { leg, first_leg, sequence, timestamp, .. }) => format!(
+            "{} of {} copies differ from the first one; at first leg {leg} from leg {first_leg}, sequence number {sequence}, \
+             timestamp {timestamp}",
+            found.different, found.compared
+        ),
+    }
 }
 
 /// A failure, where everything is JSON.

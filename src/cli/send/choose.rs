@@ -40,14 +40,19 @@ pub struct Plan {
 
 /// Where the legs of a flow go.
 pub fn targets(args: &Args, flow: &Flow) -> Vec<Target> {
-    let target = |leg: &Leg| Target {
+    let target = |(number, leg): (usize, &Leg)| Target {
         destination: SocketAddr::new(leg.destination, leg.port),
         // The SDP may say who sends: if that is us, receivers will look for it.
-        interface: args.interface.clone().or_else(|| own_source(leg).map(|a| a.to_string())),
+        interface: interface(args, number).map(str::to_owned).or_else(|| own_source(leg).map(|a| a.to_string())),
         ttl: leg.ttl.unwrap_or(args.ttl),
         loopback: true,
     };
-    flow.legs.iter().map(target).collect()
+    flow.legs.iter().enumerate().map(target).collect()
+}
+
+/// The interface of a leg; the last one counts for all further legs.
+fn interface(args: &Args, leg: usize) -> Option<&str> {
+    args.interface.get(leg).or(args.interface.last()).map(String::as_str)
 }
 
 /// The first source that the SDP admits, when this machine has it.
@@ -58,9 +63,9 @@ fn own_source(leg: &Leg) -> Option<IpAddr> {
 
 /// The way of each leg's packets in a capture file.
 pub fn routes(args: &Args, flow: &Flow) -> Result<Vec<Route>> {
-    let own = args.interface.as_ref().and_then(|text| text.parse().ok());
-    let legs = flow.legs.iter();
-    legs.map(|leg| {
+    let legs = flow.legs.iter().enumerate();
+    legs.map(|(number, leg)| {
+        let own = interface(args, number).and_then(|text| text.parse().ok());
         let admitted = match &leg.sources {
             SourceFilter::Include(sources) => sources.first().copied(),
             _ => None,

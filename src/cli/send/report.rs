@@ -172,6 +172,7 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
             "type": "summary",
             "frames": counts(report),
             "packets": {"sent": report.packets, "dropped": report.dropped, "refused": report.refused},
+            "legs": report.legs,
             "octets": report.octets,
             "seconds": report.seconds,
             "bits_per_second": report.bits_per_second().round(),
@@ -211,6 +212,9 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
     }
     if report.dropped > 0 {
         say!("{} packets were dropped here: the send buffer was full", report.dropped);
+    }
+    for (number, leg) in report.legs.iter().enumerate().filter(|(_, leg)| leg.unsent > 0) {
+        say!("leg {number}: {} packets sent, {} not: its interface was down or had gone", leg.sent, leg.unsent);
     }
     if report.refused > 0 {
         say!("nobody listened on the port at times ({} answers)", report.refused);

@@ -102,7 +102,7 @@ pub struct Xdp {
     frames: Frames,
     options: Options,
     legs: [Option<JoinedLeg>; MAX_LEGS],
-    /// The port that is asked first by the next poll.
+    /// Counts polls: says which port and which queue is asked first.
     turn: usize,
     /// Memory for slots.
     spare: Vec<Vec<Slot>>,
@@ -208,9 +208,11 @@ impl Xdp {
         let Some(now) = self.clock() else { return false };
         let (mut came, mut low) = (0, false);
         for n in 0..self.ports.len() {
-            let number = (self.turn + n) % self.ports.len();
+            let number = self.turn.wrapping_add(n) % self.ports.len();
             let Some(port) = self.ports.get_mut(number) else { continue };
-            for queue in port.queues() {
+            // A queue that fills the batch is not the first one next time: two legs may come by two queues.
+            let (first, last) = port.queues_from(self.turn);
+            for queue in first.iter_mut().chain(last) {
                 let memory = self.ring.head_plane().as_slice();
                 let (frames, legs) = (&mut self.frames, &self.legs);
                 let (counters, strange) = (&mut self.counters, &mut self.strange);
@@ -245,9 +247,7 @@ impl Xdp {
                 queue.wake();
             }
         }
-        if !self.ports.is_empty() {
-            self.turn = (self.turn + 1) % self.ports.len();
-        }
+        self.turn = self.turn.wrapping_add(1);
         if came == 0 {
             self.counters.starved += u64::from(low && self.frames.free() == 0);
             self.idle += 1;

@@ -242,6 +242,12 @@ impl Port {
     pub fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
+    /// The same from one of them on, which `turn` says; then those before.
+    pub fn queues_from(&mut self, turn: usize) -> (&mut [Queue], &mut [Queue]) {
+        let first = turn.checked_rem(self.queues.len()).unwrap_or(0);
+        let (last, first) = self.queues.split_at_mut(first);
+        (first, last)
+    }
     /// The interface's name, each queue and what it has counted.
     pub fn statistics(&self) -> impl Iterator<Item = (&str, &Queue, Statistics)> {
         self.queues.iter().map(|queue| (self.device.name.as_str(), queue, queue.statistics()))

@@ -1,0 +1,338 @@
+//! Two legs by two links between namespaces: links that go down and come back, interfaces that are deleted and made anew,
+//! backends of which one can have one leg only. Needs root and `ip netns`.
+
+use crate::netns::Net;
+use gdmedia::event::{Event, What};
+use gdmedia::frame::Frame;
+use gdmedia::mem::Host;
+use gdmedia::pipeline::{HostPipeline, Progress, Settings};
+use gdmedia::rx::socket::Options;
+use gdmedia::rx::{Receiver, RxError, Socket, Xdp, xdp};
+use gdmedia::sdp::{Flow, Leg, Mode, SourceFilter};
+use gdmedia::stats::FrameCounters;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 5004;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn group(leg: u8) -> IpAddr {
+    Ipv4Addr::new(239, 77, 1, 1 + leg).into()
+}
+
+fn legs() -> [Leg; 2] {
+    [0, 1].map(|leg| Leg { destination: group(leg), port: PORT, sources: SourceFilter::Any, ttl: None, mid: None })
+}
+
+fn ip(words: &str) {
+    let out = Command::new("ip").args(words.split_whitespace()).output().unwrap();
+    assert!(out.status.success(), "ip {words}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn within(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The program in a namespace, with its words on standard error.
+fn gdmedia(namespace: &str, words: &[&str]) -> Child {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_gdmedia")]).args(words);
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The last line of what it says, which is JSON; all lines.
+fn summary(mut child: Child) -> (serde_json::Value, Vec<String>) {
+    let lines: Vec<String> = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
+    child.wait().unwrap();
+    let last = lines.last().unwrap_or_else(|| panic!("it said nothing"));
+    (serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {lines:?}")), lines)
+}
+
+/// A sender of both legs, and the flow that it writes down.
+fn sender(net: &Net, folder: &Path, format: &str, duration: Duration) -> (Child, Flow) {
+    let sdp = folder.join("stream.sdp");
+    let seconds = format!("{}ms", duration.as_millis());
+    let [a, b] = [0, 1].map(|leg| format!("{}:{PORT}", group(leg)));
+    let child = gdmedia(
+        &net.tx,
+        &[
+            "send",
+            "--leg",
+            &a,
+            "--leg",
+            &b,
+            "--interface",
+            "tx0",
+            "--interface",
+            "tx1",
+            "--format",
+            format,
+            "--write-sdp",
+            sdp.to_str().unwrap(),
+            "--duration",
+            &seconds,
+            "--group",
+            "32",
+            "--json",
+        ],
+    );
+    within("the sender writes no SDP", || std::fs::read(&sdp).is_ok_and(|text| text.ends_with(b"\n")));
+    let flow = gdmedia::sdp::parse(&std::fs::read(&sdp).unwrap(), Mode::Lenient).flows.remove(0);
+    assert!(flow.usable && flow.legs.len() == 2);
+    (child, flow)
+}
+
+/// What is known of a reception at one moment.
+#[derive(Clone, Default)]
+struct Seen {
+    frames: FrameCounters,
+    lost: u64,
+    events: Vec<Event>,
+}
+
+/// Receives on a thread of its own until it is told to stop.
+struct Reception {
+    seen: Arc<Mutex<Seen>>,
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Reception {
+    fn begin(receivers: Vec<Box<dyn Receiver<Mem = Host>>>, flow: &Flow) -> Self {
+        let (seen, stop) = (Arc::<Mutex<Seen>>::default(), Arc::<AtomicBool>::default());
+        let deliver = Box::new(|_: Frame, _| {});
+        let mut receivers = receivers.into_iter();
+        let first = receivers.next().unwrap();
+        let mut pipeline = HostPipeline::open(first, flow, &Settings::default(), deliver).unwrap();
+        for receiver in receivers {
+            pipeline.add(receiver).map_err(|(error, _)| error).unwrap();
+        }
+        let (into, until) = (seen.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut wait = gdmedia::rx::Wait::new(Duration::from_millis(1));
+            let mut published = Instant::now();
+            let publish = |pipeline: &mut HostPipeline| {
+                let mut seen = into.lock().unwrap();
+                pipeline.take_events(&mut seen.events);
+                (seen.frames, seen.lost) = (pipeline.frames(), pipeline.depacketiser().counters().lost);
+            };
+            while !until.load(Ordering::Relaxed) {
+                match pipeline.step() {
+                    Ok(Progress::Busy) => {}
+                    Ok(Progress::Idle) => wait.sleep(),
+                    Err(RxError::End) => break,
+                    Err(RxError::Failed(error)) => panic!("{error}"),
+                }
+                if published.elapsed() >= Duration::from_millis(10) {
+                    published = Instant::now();
+                    publish(&mut pipeline);
+                }
+            }
+            pipeline.finish(&mut Vec::new()).unwrap();
+            publish(&mut pipeline);
+        });
+        Reception { seen, stop, thread }
+    }
+    fn seen(&self) -> Seen {
+        self.seen.lock().unwrap().clone()
+    }
+    fn end(self) -> Seen {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn sockets(net: &Net, legs: &[Leg]) -> Socket {
+    Net::inside(&net.rx, || {
+        let mut socket =
+            Socket::open(Options { interfaces: vec!["rx0".into(), "rx1".into()], ..Options::default() }).unwrap();
+        socket.join_all(legs).unwrap();
+        socket
+    })
+}
+
+/// How a run of links that go down is made: `FORMAT:FLIPS`, such as `1080p59.94:200`, in the variable GDMEDIA_LEGS_DOWN; a
+/// short one without.
+fn asked() -> (String, u32) {
+    let Ok(text) = std::env::var("GDMEDIA_LEGS_DOWN") else { return ("320x180p25".into(), 5) };
+    let (format, flips) = text.split_once(':').expect("GDMEDIA_LEGS_DOWN=FORMAT:FLIPS");
+    (format.to_owned(), flips.parse().unwrap())
+}
+
+#[test]
+fn links_go_down_in_turn_and_no_frame_is_lost() {
+    let Some(net) = Net::new() else { return };
+    let (format, flips) = asked();
+    let (down, up) = (Duration::from_millis(700), Duration::from_millis(800));
+    let folder = tempfile::tempdir().unwrap();
+    let duration = (down + up) * flips + Duration::from_secs(4);
+    let (child, flow) = sender(&net, folder.path(), &format, duration);
+    let reception = Reception::begin(vec![Box::new(sockets(&net, &flow.legs))], &flow);
+    within("no frames come", || reception.seen().frames.complete >= 10);
+    for flip in 0..flips {
+        // Now this leg and now that, now at this end and now at the other.
+        let leg = flip % 2;
+        let (namespace, end) = if flip / 2 % 2 == 0 { (&net.rx, "rx") } else { (&net.tx, "tx") };
+        ip(&format!("-n {namespace} link set {end}{leg} down"));
+        std::thread::sleep(down);
+        ip(&format!("-n {namespace} link set {end}{leg} up"));
+        std::thread::sleep(up);
+    }
+    let seen = reception.end();
+    let (sent, said) = summary(child);
+    println!("{format}, {flips} times: {:?}, lost {}; sender: {}", seen.frames, seen.lost, said.last().unwrap());
+    assert_eq!((seen.frames.incomplete, seen.frames.dropped, seen.lost), (0, 0, 0), "{:?}", seen.frames);
+    assert!(seen.frames.complete > 0);
+    assert!((0..2).all(|leg| sent["legs"][leg]["unsent"].as_u64().unwrap() > 0), "the sender has seen it, too: {sent}");
+    assert_eq!(sent["packets"]["dropped"], 0);
+}
+
+#[test]
+fn a_group_is_joined_anew_on_an_interface_that_was_made_anew() {
+    let Some(net) = Net::new() else { return };
+    let mut receiver = sockets(&net, &legs());
+    let mut events = Vec::new();
+    let [first, second] = [0, 1].map(|leg| {
+        move |net: &Net| {
+            Net::inside(&net.tx, || {
+                let socket = UdpSocket::bind((Ipv4Addr::new(10, 77 + leg, 0, 1), 0)).unwrap();
+                let socket = socket2::Socket::from(socket);
+                socket.set_multicast_if_v4(&Ipv4Addr::new(10, 77 + leg, 0, 1)).unwrap();
+                UdpSocket::from(socket)
+            })
+        }
+    });
+    let take = |receiver: &mut Socket, events: &mut Vec<Event>| {
+        let lease = receiver.poll().unwrap();
+        let legs: Vec<u8> = lease.slots().iter().map(|slot| slot.leg).collect();
+        receiver.release(lease);
+        receiver.take_events(events);
+        legs
+    };
+    let steady = first(&net);
+    let other = second(&net);
+    let mut count = [0_u32; 2];
+    let mut round = |receiver: &mut Socket, events: &mut Vec<Event>, other: Option<&UdpSocket>| {
+        steady.send_to(b"steady", (group(0), PORT)).unwrap();
+        if let Some(other) = other {
+            let _ = other.send_to(b"other", (group(1), PORT));
+        }
+        let mut came = [0; 2];
+        loop {
+            let legs = take(receiver, events);
+            if legs.is_empty() {
+                break;
+            }
+            legs.iter().for_each(|leg| came[usize::from(*leg)] += 1);
+        }
+        count[0] += 1;
+        assert_eq!(came[0], 1, "the other leg is not touched: {events:?}");
+        came[1]
+    };
+    within("nothing comes", || round(&mut receiver, &mut events, Some(&other)) == 1);
+    // Both ends go with one.
+    net.ip("link delete rx1");
+    within("nobody sees that it has gone", || {
+        round(&mut receiver, &mut events, None);
+        events.iter().any(|event| event.what == What::InterfaceGone { leg: 1 })
+    });
+    ip(&format!("-n {} link add name tx1 type veth peer name rx1 netns {}", net.tx, net.rx));
+    ip(&format!("-n {} address add 10.78.0.1/24 dev tx1", net.tx));
+    ip(&format!("-n {} link set tx1 up", net.tx));
+    net.ip("address add 10.78.0.10/24 dev rx1");
+    net.ip("link set rx1 up");
+    let other = second(&net);
+    within("it is not joined anew", || round(&mut receiver, &mut events, Some(&other)) == 1);
+    let whats: Vec<What> = events.iter().map(|event| event.what).collect();
+    assert_eq!(whats, [What::InterfaceGone { leg: 1 }, What::InterfaceBack { leg: 1 }]);
+    assert!(net.ip("maddress show dev rx1").contains("239.77.1.2"));
+}
+
+#[test]
+fn an_interface_of_af_xdp_that_vanishes_takes_its_leg_alone() {
+    let Some(net) = Net::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (child, flow) = sender(&net, folder.path(), "320x180p25", Duration::from_secs(5));
+    let sockets = sockets(&net, &flow.legs[..1]);
+    let xdp = Net::inside(&net.rx, || {
+        let interfaces = vec!["rx0".into(), "rx1".into()];
+        let mut receiver = Xdp::open(xdp::Options { interfaces, ..Default::default() }).unwrap();
+        receiver.join(1, &flow.legs[1]).unwrap();
+        receiver
+    });
+    let reception = Reception::begin(vec![Box::new(sockets), Box::new(xdp)], &flow);
+    within("no frames come", || reception.seen().frames.complete >= 5);
+    net.ip("link delete rx1");
+    within("nobody sees that it has gone", || {
+        reception.seen().events.iter().any(|event| event.what == What::ReceiverFailed { receiver: 1 })
+    });
+    let before = reception.seen().frames.complete;
+    within("the other leg was touched", || reception.seen().frames.complete >= before + 10);
+    let seen = reception.end();
+    assert_eq!((seen.frames.incomplete, seen.lost), (0, 0), "{:?}", seen.frames);
+    let (sent, _) = summary(child);
+    assert!(sent["legs"][1]["unsent"].as_u64().unwrap() > 0 && sent["legs"][0]["unsent"] == 0, "{sent}");
+}
+
+/// Plays both legs for a while with these options; what it says.
+fn play(net: &Net, options: &[&str]) -> (serde_json::Value, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, _) = sender(net, folder.path(), "320x180p25", Duration::from_secs(20));
+    let sdp = folder.path().join("stream.sdp");
+    let fixed = ["--sdp", sdp.to_str().unwrap(), "--interface", "rx0", "--interface", "rx1", "--headless", "--json"];
+    let end = ["--gpu", "off", "--frames", "20", "--interval", "1h"];
+    let played = summary(gdmedia(&net.rx, &[&fixed[..], &end, options].concat()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    played
+}
+
+fn start(lines: &[String]) -> serde_json::Value {
+    serde_json::from_str(&lines[0]).unwrap()
+}
+
+#[test]
+fn a_backend_for_each_leg() {
+    let Some(net) = Net::new() else { return };
+    let (end, lines) = play(&net, &["--backend", "xdp,socket", "--compare-legs"]);
+    assert_eq!(start(&lines)["backend"], "xdp, socket", "{lines:?}");
+    assert_eq!(
+        (&end["end"], &end["frames"]["incomplete"], &end["packets"]["lost"]),
+        (&"frames".into(), &0.into(), &0.into())
+    );
+    let compared = &end["compared"];
+    assert!(compared["compared"].as_u64().unwrap() > 0 && compared["different"] == 0, "{compared}");
+}
+
+#[test]
+fn a_leg_that_af_xdp_cannot_have_comes_by_a_socket() {
+    let Some(net) = Net::new() else { return };
+    // Somebody else has the only queue of the second interface.
+    let _holder = Net::inside(&net.rx, || {
+        let mut holder =
+            Xdp::open(xdp::Options { interfaces: vec!["rx1".into()], packets: 1, ..Default::default() }).unwrap();
+        let leg = Leg { port: 9, ..legs()[1].clone() };
+        holder.join(0, &leg).unwrap();
+        holder
+    });
+    let (end, lines) = play(&net, &["--backend", "xdp"]);
+    let start = start(&lines);
+    assert_eq!(start["backend"], "xdp, xdp, socket", "{lines:?}");
+    let passed = start["backends_passed"][0]["reason"].as_str().unwrap();
+    assert!(passed.starts_with("leg 1 comes by a socket: ") && passed.contains("another AF_XDP socket"), "{passed}");
+    assert_eq!(
+        (&end["end"], &end["frames"]["incomplete"], &end["packets"]["lost"]),
+        (&"frames".into(), &0.into(), &0.into())
+    );
+}
