@@ -30,6 +30,8 @@
 //! | [`config`] | TOML files that people write, and what is wrong with them |
 //! | [`gpu`] | the GPU that is used and why, its context, streams, events |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
+//! | [`report`] | what was measured as text, JSON, JUnit XML, HTML |
+//! | [`timing`] | ST 2110-21, clocks, losses: what heads and arrivals of packets say |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
 //! | [`fault`] | decisions: which fault on purpose happens to which packet |
@@ -65,12 +67,14 @@ pub mod mem;
 pub mod packetise;
 pub mod pipeline;
 pub mod plan;
+pub mod report;
 pub mod ring;
 pub mod rx;
 pub mod send;
 pub mod sink;
 pub mod stats;
 pub mod time;
+pub mod timing;
 pub mod track;
 mod unix;
 pub mod wire;

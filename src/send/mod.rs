@@ -26,9 +26,10 @@ pub mod pack;
 pub mod pattern;
 pub mod recording;
 pub mod replay;
-pub mod schedule;
 pub mod socket;
 pub mod source;
 pub mod stream;
 pub mod template;
 pub mod y4m;
+
+pub use crate::timing::schedule;

@@ -2,6 +2,7 @@
 
 use flate2::read::MultiGzDecoder;
 use std::io::{self, Chain, Cursor, Read};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 /// Octets read at once.
 const CHUNK: usize = 1 << 18;
@@ -11,6 +12,8 @@ type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
 enum Source<R: Read> {
     Plain(Begun<R>),
     Gzip(Box<MultiGzDecoder<Begun<R>>>),
+    /// One of the former, read by a thread.
+    Ahead(Ahead),
 }
 
 impl<R: Read> Read for Source<R> {
@@ -22,6 +25,69 @@ impl<R: Read> Read for Source<R> {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 other => other,
             },
+            // Its buffers are taken whole, see [`Input::look`].
+            Source::Ahead(_) => Ok(0),
+        }
+    }
+}
+
+/// Octets that the thread reads at once: they stay in the cache until they are looked at.
+const AHEAD: usize = 1 << 20;
+/// Room before them for the beginning of a record that ends in them.
+const ROOM: usize = super::MAX_RECORD as usize + 4096;
+/// Buffers that go round.
+const BUFFERS: usize = 4;
+
+/// Buffers filled by a thread that reads ahead.
+struct Ahead {
+    full: Receiver<io::Result<Filled>>,
+    empty: Sender<Vec<u8>>,
+}
+
+/// Octets from [`ROOM`] to `end`.
+struct Filled {
+    buffer: Vec<u8>,
+    end: usize,
+}
+
+impl Ahead {
+    fn start(read: impl Read + Send + 'static) -> io::Result<Self> {
+        let (to_us, full) = sync_channel(BUFFERS);
+        let (empty, to_fill) = channel();
+        for _ in 0..BUFFERS {
+            let _ = empty.send(vec![0; ROOM + AHEAD]);
+        }
+        let thread = std::thread::Builder::new().name("read ahead".into());
+        thread.spawn(move || read_ahead(read, &to_fill, &to_us))?;
+        Ok(Ahead { full, empty })
+    }
+}
+
+/// Fills buffers until the input ends, fails, or nobody wants them any more.
+fn read_ahead(mut read: impl Read, empty: &Receiver<Vec<u8>>, full: &SyncSender<io::Result<Filled>>) {
+    while let Ok(mut buffer) = empty.recv() {
+        let mut end = ROOM;
+        let stop = loop {
+            match read.read(buffer.get_mut(end..).unwrap_or_default()) {
+                Ok(0) => break Some(Ok(())),
+                Ok(got) => end += got,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Some(Err(e)),
+            }
+            if end == buffer.len() {
+                break None;
+            }
+        };
+        if end > ROOM && full.send(Ok(Filled { buffer, end })).is_err() {
+            return;
+        }
+        match stop {
+            None => {}
+            Some(Ok(())) => return,
+            Some(Err(e)) => {
+                let _ = full.send(Err(e));
+                return;
+            }
         }
     }
 }
@@ -45,6 +111,13 @@ impl<R: Read> Input<R> {
         let source = if gzip { Source::Gzip(Box::new(MultiGzDecoder::new(begun))) } else { Source::Plain(begun) };
         Ok(Input { source, buffer: vec![0; CHUNK], start: 0, end: 0, position: 0, gzip })
     }
+    /// From here on a thread reads (and decompresses) ahead.
+    pub(super) fn ahead(self) -> io::Result<Self>
+    where
+        R: Send + 'static,
+    {
+        Ok(Input { source: Source::Ahead(Ahead::start(self.source)?), ..self })
+    }
     pub(super) fn gzip(&self) -> bool {
         self.gzip
     }
@@ -54,6 +127,33 @@ impl<R: Read> Input<R> {
     }
     /// Makes up to `n` octets readable in one piece, fewer only at the end of the input.
     pub(super) fn look(&mut self, n: usize) -> io::Result<&[u8]> {
+        if self.end - self.start < n {
+            self.more(n)?;
+        }
+        let end = self.end.min(self.start + n);
+        Ok(self.buffer.get(self.start..end).unwrap_or_default())
+    }
+    fn more(&mut self, n: usize) -> io::Result<()> {
+        if let Source::Ahead(ahead) = &mut self.source {
+            while self.end - self.start < n {
+                let Ok(filled) = ahead.full.recv() else { break };
+                let Filled { mut buffer, end } = filled?;
+                let left = self.buffer.get(self.start..self.end).unwrap_or_default();
+                let Some(from) = ROOM.checked_sub(left.len()) else {
+                    return Err(io::Error::other("a record is larger than what is kept of the one before"));
+                };
+                if let Some(room) = buffer.get_mut(from..ROOM) {
+                    room.copy_from_slice(left);
+                }
+                let used = std::mem::replace(&mut self.buffer, buffer);
+                (self.start, self.end) = (from, end);
+                // The first one is of another kind; the thread may have ended.
+                if used.len() == ROOM + AHEAD {
+                    let _ = ahead.empty.send(used);
+                }
+            }
+            return Ok(());
+        }
         if self.start + n > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -71,8 +171,7 @@ impl<R: Read> Input<R> {
                 Err(e) => return Err(e),
             }
         }
-        let end = self.end.min(self.start + n);
-        Ok(self.buffer.get(self.start..end).unwrap_or_default())
+        Ok(())
     }
     /// The next `n` octets, or `None` when there are not so many.
     pub(super) fn take(&mut self, n: usize) -> io::Result<Option<&[u8]>> {

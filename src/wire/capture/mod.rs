@@ -78,12 +78,25 @@ impl Capture {
     /// When it cannot be opened; when it is no capture, with what it is instead; when its link layer has no way to UDP.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|e| open_error(&name, e))?;
-        if file.metadata().is_ok_and(|m| m.is_dir()) {
-            return Err(Error::new(Kind::Data, format!("{name} is a folder")).cure("name a capture file in it"));
-        }
-        Capture::new(Box::new(file) as Box<dyn Read + Send>, &name)
+        Capture::new(open_file(path, &name)?, &name)
     }
+    /// As [`Capture::open`]; a thread reads (and decompresses) ahead. For large files that are looked through once.
+    ///
+    /// # Errors
+    /// As [`Capture::open`].
+    pub fn open_ahead(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let input = Input::new(open_file(path, &name)?).and_then(Input::ahead);
+        Capture::begin(input.map_err(|e| read_error(&name, e))?, &name)
+    }
+}
+
+fn open_file(path: &Path, name: &str) -> Result<Box<dyn Read + Send>> {
+    let file = File::open(path).map_err(|e| open_error(name, e))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(Error::new(Kind::Data, format!("{name} is a folder")).cure("name a capture file in it"));
+    }
+    Ok(Box::new(file))
 }
 
 impl<R: Read> Capture<R> {
@@ -92,7 +105,9 @@ impl<R: Read> Capture<R> {
     /// # Errors
     /// As [`Capture::open`].
     pub fn new(read: R, name: &str) -> Result<Self> {
-        let mut input = Input::new(read).map_err(|e| read_error(name, e))?;
+        Self::begin(Input::new(read).map_err(|e| read_error(name, e))?, name)
+    }
+    fn begin(mut input: Input<R>, name: &str) -> Result<Self> {
         let first = input.look(8).map_err(|e| read_error(name, e))?;
         let format = match first.get(..4) {
             Some([0x0a, 0x0d, 0x0d, 0x0a]) => Some(Format::Pcapng(pcapng::Pcapng::default())),
@@ -155,6 +170,14 @@ impl<R: Read> Capture<R> {
     /// What has been met so far.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+    /// Octets of the file, decompressed where it was gzip, that have been passed.
+    pub fn position(&self) -> u64 {
+        self.input.position()
+    }
+    /// The file is gzip.
+    pub fn gzip(&self) -> bool {
+        self.input.gzip()
     }
     /// The name in errors.
     pub fn name(&self) -> &str {

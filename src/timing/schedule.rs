@@ -1,4 +1,5 @@
-//! When packets leave: the read schedules of ST 2110-21:2022, clause 6, in exact arithmetic.
+//! The read schedules of ST 2110-21:2022, clause 6, in exact arithmetic: when a sender's packets are due, and when the
+//! virtual receiver takes them.
 
 use crate::time::{self, Tai, VIDEO_CLOCK};
 use gdmedia_sdp::{Ratio, Scan};
@@ -128,6 +129,26 @@ impl Schedule {
             Pacing::Linear => frame,
             Pacing::Gapped => frame * f64::from(self.raster.active) / f64::from(self.raster.total),
         }
+    }
+
+    /// RACTIVE as a fraction: active lines and all lines (ST 2110-21:2022, 6.3).
+    pub const fn active_lines(&self) -> (u32, u32) {
+        (self.raster.active, self.raster.total)
+    }
+
+    /// TROFFSET in nanoseconds times `rate.num` times the raster's lines, where it is whole.
+    pub(super) const fn scaled_offset(&self) -> u128 {
+        self.offset
+    }
+
+    /// Frames a second.
+    pub const fn rate(&self) -> Ratio {
+        self.rate
+    }
+
+    /// The first packet of the second field or segment; [`Schedule::packets`] where there is none.
+    pub const fn second(&self) -> u32 {
+        self.second
     }
 
     /// Packets of a frame.

@@ -1,0 +1,3 @@
+//! Timing of ST 2110-10 and -21, and `analyze`.
+
+mod model;
