@@ -198,21 +198,52 @@ fn links_go_down_in_turn_and_no_frame_is_lost() {
     assert_eq!(sent["packets"]["dropped"], 0);
 }
 
+/// A socket that sends groups by the link of a leg.
+fn sending(net: &Net, leg: u8) -> UdpSocket {
+    let own = Ipv4Addr::new(10, 77 + leg, 0, 1);
+    Net::inside(&net.tx, || {
+        let socket = socket2::Socket::from(UdpSocket::bind((own, 0)).unwrap());
+        socket.set_multicast_if_v4(&own).unwrap();
+        socket.into()
+    })
+}
+
+#[test]
+fn a_leg_that_is_flooded_takes_its_turns_and_no_more() {
+    let Some(net) = Net::new() else { return };
+    let xdp = || {
+        let interfaces = vec!["rx0".into(), "rx1".into()];
+        let mut receiver = Xdp::open(xdp::Options { interfaces, ..Default::default() }).unwrap();
+        receiver.join_all(&legs()).unwrap();
+        Box::new(receiver) as Box<dyn Receiver<Mem = Host>>
+    };
+    for receiver in
+        [&|| Box::new(sockets(&net, &legs())) as Box<dyn Receiver<Mem = Host>>, &|| Net::inside(&net.rx, xdp)]
+            as [&dyn Fn() -> Box<dyn Receiver<Mem = Host>>; 2]
+    {
+        let mut receiver = receiver();
+        let name = receiver.caps().backend;
+        let [flooded, other] = [0, 1].map(|leg| sending(&net, leg));
+        for _ in 0..1500 {
+            flooded.send_to(&[0; 100], (group(0), PORT)).unwrap();
+        }
+        other.send_to(&[1; 100], (group(1), PORT)).unwrap();
+        let polls = (1..).find(|_| {
+            let lease = receiver.poll().unwrap();
+            let found = lease.slots().iter().any(|slot| slot.leg == 1);
+            assert!(found || !lease.is_empty(), "{name}: it never came");
+            receiver.release(lease);
+            found
+        });
+        assert!(polls <= Some(2), "{name}: {polls:?} polls");
+    }
+}
+
 #[test]
 fn a_group_is_joined_anew_on_an_interface_that_was_made_anew() {
     let Some(net) = Net::new() else { return };
     let mut receiver = sockets(&net, &legs());
     let mut events = Vec::new();
-    let [first, second] = [0, 1].map(|leg| {
-        move |net: &Net| {
-            Net::inside(&net.tx, || {
-                let socket = UdpSocket::bind((Ipv4Addr::new(10, 77 + leg, 0, 1), 0)).unwrap();
-                let socket = socket2::Socket::from(socket);
-                socket.set_multicast_if_v4(&Ipv4Addr::new(10, 77 + leg, 0, 1)).unwrap();
-                UdpSocket::from(socket)
-            })
-        }
-    });
     let take = |receiver: &mut Socket, events: &mut Vec<Event>| {
         let lease = receiver.poll().unwrap();
         let legs: Vec<u8> = lease.slots().iter().map(|slot| slot.leg).collect();
@@ -220,8 +251,7 @@ fn a_group_is_joined_anew_on_an_interface_that_was_made_anew() {
         receiver.take_events(events);
         legs
     };
-    let steady = first(&net);
-    let other = second(&net);
+    let [steady, other] = [0, 1].map(|leg| sending(&net, leg));
     let mut count = [0_u32; 2];
     let mut round = |receiver: &mut Socket, events: &mut Vec<Event>, other: Option<&UdpSocket>| {
         steady.send_to(b"steady", (group(0), PORT)).unwrap();
@@ -252,7 +282,7 @@ fn a_group_is_joined_anew_on_an_interface_that_was_made_anew() {
     ip(&format!("-n {} link set tx1 up", net.tx));
     net.ip("address add 10.78.0.10/24 dev rx1");
     net.ip("link set rx1 up");
-    let other = second(&net);
+    let other = sending(&net, 1);
     within("it is not joined anew", || round(&mut receiver, &mut events, Some(&other)) == 1);
     let whats: Vec<What> = events.iter().map(|event| event.what).collect();
     assert_eq!(whats, [What::InterfaceGone { leg: 1 }, What::InterfaceBack { leg: 1 }]);
