@@ -315,6 +315,43 @@ fn an_interface_of_af_xdp_that_vanishes_takes_its_leg_alone() {
     assert!(sent["legs"][1]["unsent"].as_u64().unwrap() > 0 && sent["legs"][0]["unsent"] == 0, "{sent}");
 }
 
+#[test]
+fn one_of_two_interfaces_of_af_xdp_that_vanishes_leaves_the_other() {
+    let Some(net) = Net::new() else { return };
+    let mut receiver = Net::inside(&net.rx, || {
+        let interfaces = vec!["rx0".into(), "rx1".into()];
+        let mut receiver = Xdp::open(xdp::Options { interfaces, packets: 1, ..Default::default() }).unwrap();
+        receiver.join_all(&legs()).unwrap();
+        receiver
+    });
+    let steady = sending(&net, 0);
+    net.ip("link delete rx1");
+    let mut events = Vec::new();
+    within("nobody sees that it has gone", || {
+        steady.send_to(b"steady", (group(0), PORT)).unwrap();
+        let lease = receiver.poll().unwrap();
+        receiver.release(lease);
+        receiver.take_events(&mut events);
+        !events.is_empty()
+    });
+    assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), [What::InterfaceGone { leg: 1 }]);
+    let before = receiver.counters().datagrams;
+    steady.send_to(b"steady", (group(0), PORT)).unwrap();
+    within("the other leg was touched", || {
+        let lease = receiver.poll().unwrap();
+        receiver.release(lease);
+        receiver.counters().datagrams > before
+    });
+    net.ip("link delete rx0");
+    within("the last one has not gone", || match receiver.poll() {
+        Ok(lease) => {
+            receiver.release(lease);
+            false
+        }
+        Err(error) => error.to_string().contains("interface rx0 has gone"),
+    });
+}
+
 /// Plays both legs for a while with these options; what it says.
 fn play(net: &Net, options: &[&str]) -> (serde_json::Value, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();

@@ -41,6 +41,7 @@ pub use options::{BusyPoll, Mode, Options};
 use super::socket::{MAX_LEGS, find_interface, kernel_tai_offset, open, read_clock};
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
+use crate::event::{Event, What};
 use crate::mem::Host;
 use crate::ring::{Lease, Slot, SplitRing};
 use crate::sdp::{Leg, SourceFilter};
@@ -112,8 +113,9 @@ pub struct Xdp {
     strange: u64,
     /// What passed legs that were given up.
     left: u64,
-    /// The interface that cannot be received from any more, and why.
+    /// The last interface has gone: its name, and why.
     broken: Option<(String, io::Error)>,
+    events: Vec<Event>,
     idle: u32,
     looked: Tai,
     tai_offset: i64,
@@ -180,6 +182,7 @@ impl Xdp {
             strange: 0,
             left: 0,
             broken: None,
+            events: Vec::new(),
             idle: 0,
             looked: Tai(0),
             tai_offset,
@@ -209,7 +212,7 @@ impl Xdp {
         let (mut came, mut low) = (0, false);
         for n in 0..self.ports.len() {
             let number = self.turn.wrapping_add(n) % self.ports.len();
-            let Some(port) = self.ports.get_mut(number) else { continue };
+            let Some(port) = self.ports.get_mut(number).filter(|port| !port.gone) else { continue };
             // A queue that fills the batch is not the first one next time: two legs may come by two queues.
             let (first, last) = port.queues_from(self.turn);
             for queue in first.iter_mut().chain(last) {
@@ -263,9 +266,12 @@ impl Xdp {
 
     /// Asks the kernel what it has dropped.
     fn look(&mut self) {
-        for port in &mut self.ports {
+        for number in 0..self.ports.len() {
+            let Some(port) = self.ports.get_mut(number).filter(|port| !port.gone) else { continue };
             if let Err(e) = port.queues().iter_mut().try_for_each(Queue::refresh) {
-                self.broken = Some((port.name().to_owned(), e));
+                port.gone = true;
+                let name = port.name().to_owned();
+                self.tell_gone(number, name, e);
             }
         }
         for leg in self.legs.iter_mut().flatten() {
@@ -274,6 +280,18 @@ impl Xdp {
         let of_queues = self.ports.iter().flat_map(Port::statistics).map(|(_, _, s)| s.dropped + s.ring_full);
         let passed = self.legs.iter().flatten().map(|leg| leg.passed);
         self.counters.kernel_dropped = of_queues.chain(passed).sum::<u64>() + self.left;
+    }
+
+    /// An interface has gone, and its legs with it. That ends this receiver when it was the last one.
+    fn tell_gone(&mut self, number: usize, name: String, e: io::Error) {
+        tracing::warn!("interface {name} has gone: {e}");
+        let at = self.clock().unwrap_or_default();
+        let of_it = self.legs.iter().enumerate().filter(|(_, leg)| leg.as_ref().is_some_and(|leg| leg.port == number));
+        let what = |leg: usize| What::InterfaceGone { leg: leg as u8 };
+        self.events.extend(of_it.map(|(leg, _)| Event { at, what: what(leg) }));
+        if self.ports.iter().all(|port| port.gone) {
+            self.broken = Some((name, e));
+        }
     }
 
     /// Gives a leg up.
@@ -453,6 +471,9 @@ impl Receiver for Xdp {
         Ok(())
     }
 
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.events);
+    }
     fn now(&self) -> Option<Tai> {
         self.clock()
     }

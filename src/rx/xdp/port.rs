@@ -34,6 +34,8 @@ pub struct Port {
     /// Frames that are kept for queues which are not served yet.
     reserved: u32,
     keeper: Keeper,
+    /// The interface is there no more.
+    pub gone: bool,
 }
 
 /// Who changes the filter.
@@ -70,7 +72,7 @@ impl Port {
                 (Keeper::Own(filter), attached)
             }
         };
-        Ok(Port { index, device, count, attached, queues: Vec::new(), reserved: 0, keeper })
+        Ok(Port { index, device, count, attached, queues: Vec::new(), reserved: 0, keeper, gone: false })
     }
 
     /// Takes the queues by which a flow may come, as far as they are not served yet: the one that a rule of the card leads
