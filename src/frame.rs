@@ -302,12 +302,14 @@ pub struct FramePool<M: Space> {
     idle: Arc<Mutex<Receiver<Idle<M>>>>,
     home: SyncSender<Idle<M>>,
     layout: Arc<Layout>,
+    frames: usize,
 }
 
 // By hand, because a derived one would ask spaces to be `Clone`.
 impl<M: Space> Clone for FramePool<M> {
     fn clone(&self) -> Self {
-        FramePool { idle: self.idle.clone(), home: self.home.clone(), layout: self.layout.clone() }
+        let FramePool { idle, home, layout, frames } = self;
+        FramePool { idle: idle.clone(), home: home.clone(), layout: layout.clone(), frames: *frames }
     }
 }
 
@@ -325,13 +327,14 @@ impl<M: Space> FramePool<M> {
         frames: impl ExactSizeIterator<Item = T>,
         mut allocate: impl FnMut(usize, T) -> Result<Region<M>>,
     ) -> Result<Self> {
-        let (home, idle) = sync_channel(frames.len().max(1));
+        let count = frames.len();
+        let (home, idle) = sync_channel(count.max(1));
         for item in frames {
             let region = allocate(layout.size, item)?;
             // The channel has room for all of them.
             let _ = home.try_send(Idle { region, meta: Meta::default(), before: None, marks: Vec::new() });
         }
-        Ok(FramePool { idle: Arc::new(Mutex::new(idle)), home, layout: Arc::new(layout) })
+        Ok(FramePool { idle: Arc::new(Mutex::new(idle)), home, layout: Arc::new(layout), frames: count })
     }
     /// An idle frame, or none when all are in use. Its octets are those of an older frame.
     pub fn take(&self) -> Option<FrameBuf<M>> {
@@ -346,6 +349,10 @@ impl<M: Space> FramePool<M> {
     /// Where the octets of its frames lie.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
+    }
+    /// How many frames it has, in use or not.
+    pub const fn frames(&self) -> usize {
+        self.frames
     }
 }
 
@@ -379,6 +386,7 @@ mod tests {
         let other = one.clone();
         let held = [one.take().unwrap(), other.take().unwrap(), one.take().unwrap()];
         assert!(one.take().is_none() && other.take().is_none());
+        assert_eq!((one.frames(), other.frames()), (3, 3));
         let [a, b, c] = held;
         a.discard();
         drop(b.seal());

@@ -33,6 +33,7 @@
 //! | [`report`] | what was measured as text, JSON, JUnit XML, HTML |
 //! | [`timing`] | ST 2110-21, clocks, losses: what heads and arrivals of packets say |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
+//! | [`health`] | counters in, words of BCP-008-01 out; which stage is too slow |
 //! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
 //! | [`fault`] | decisions: which fault on purpose happens to which packet |
 //! | [`rx`] | receivers: socket, AF_XDP, capture, Rivermax; tap and fault around them |
@@ -62,6 +63,7 @@ pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gpu;
+pub mod health;
 pub mod kernel;
 pub mod mem;
 pub mod packetise;

@@ -6,16 +6,18 @@ mod compare;
 mod gpu;
 mod guard;
 mod inputs;
+mod overload;
 mod video;
 
 #[cfg(feature = "cuda")]
 pub use gpu::{GpuFrames, GpuPipeline, Moving, Refused};
-pub use video::{HostPipeline, Settings, video, wire};
+pub use video::{HostPipeline, Settings, frame_time, video, wire};
 
 use self::assembly::Assembly;
 use self::compare::{Compare, Comparison};
 use self::guard::{Guard, Held};
 use self::inputs::{Inputs, Polled};
+use self::overload::Overload;
 use crate::depacketise::{Depacketiser, Packet};
 use crate::error::{Error, Kind};
 use crate::event::Event;
@@ -25,7 +27,7 @@ use crate::kernel::Kernel;
 use crate::mem::{CpuAccess, Space};
 use crate::ring::Reader;
 use crate::rx::{Receiver, RxError};
-use crate::stats::{FrameCounters, LegComparison, RxCounters};
+use crate::stats::{Busy, FrameCounters, LegComparison, RxCounters};
 use crate::time::{MediaClock, Tai};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -85,7 +87,22 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     overwritten: u64,
     /// Where copies by different legs are compared.
     compare: Option<Compare<R::Mem>>,
+    /// Of each receiver; empty where frames are not shed.
+    overload: Vec<Overload>,
+    /// Time in the kernel.
+    kernel_time: Duration,
     observe: Option<Observe>,
+}
+
+/// Memory that a pipeline takes at its opening; it takes no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Memory {
+    /// Octets of the receivers' rings.
+    pub rings: usize,
+    /// Frames that may be in use at once.
+    pub frames: usize,
+    /// Octets of each.
+    pub frame_octets: usize,
 }
 
 /// What a pipeline leaves to the next one.
@@ -99,6 +116,8 @@ pub struct Parts<R> {
     overwritten: u64,
     readers: Vec<Option<Reader>>,
     comparison: Option<Comparison>,
+    overload: Vec<Overload>,
+    kernel_time: Duration,
     observe: Option<Observe>,
 }
 
@@ -106,7 +125,7 @@ impl<R> Parts<R> {
     /// With other receivers, or the same seen in another way.
     pub fn map<S>(self, change: impl FnMut(R) -> S) -> Parts<S> {
         let Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, .. } = self;
-        let Parts { comparison, observe, .. } = self;
+        let Parts { comparison, overload, kernel_time, observe, .. } = self;
         Parts {
             inputs: inputs.map(change),
             depacketiser,
@@ -117,6 +136,8 @@ impl<R> Parts<R> {
             overwritten,
             readers,
             comparison,
+            overload,
+            kernel_time,
             observe,
         }
     }
@@ -154,6 +175,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             held: VecDeque::with_capacity(64),
             overwritten: 0,
             compare: None,
+            overload: Vec::new(),
+            kernel_time: Duration::ZERO,
             observe: None,
         }
     }
@@ -168,6 +191,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             return Err((error, receiver));
         }
         self.inputs.add(receiver);
+        self.overload.extend(self.overload.first().map(Overload::another));
         self.assembly.guard = guard_of(&self.inputs, &self.assembly.kernel, self.assembly.wire());
         Ok(())
     }
@@ -183,6 +207,14 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         self.observe = Some(observe);
     }
 
+    /// From now on frames are shed when this machine is too slow for the stream, whose frames are so far apart: they open
+    /// without memory until reading has caught up, so that whole frames are lost and no packets. Never where arrivals are
+    /// those of a recording.
+    pub fn shed(&mut self, frame: Duration) {
+        let octets = self.assembly.wire().frame_octets().into();
+        self.overload = self.inputs.iter().map(|_| Overload::new(frame, octets)).collect();
+    }
+
     /// One batch of one receiver; the next step asks the next one first.
     ///
     /// # Errors
@@ -190,8 +222,12 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// kernel broke, or the last receiver that was left.
     pub fn step(&mut self) -> Result<Progress, RxError> {
         self.give_back().map_err(RxError::Failed)?;
-        let guard = &mut self.assembly.guard;
-        let (from, lease) = match self.inputs.poll(|from| guard.iter_mut().for_each(|guard| guard.in_vain(from)))? {
+        let (guard, overload) = (&mut self.assembly.guard, &mut self.overload);
+        let in_vain = |from| {
+            guard.iter_mut().for_each(|guard| guard.in_vain(from));
+            overload.get_mut(from).into_iter().for_each(Overload::drained);
+        };
+        let (from, lease) = match self.inputs.poll(in_vain)? {
             Polled::Packets(from, lease) => (from, lease),
             Polled::Starved => {
                 // A ring is full of what the kernel has not begun or not done. Packets wait to be read meanwhile, so that
@@ -201,6 +237,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 return Ok(self.idle());
             }
             Polled::Nothing => {
+                self.overload.iter_mut().for_each(Overload::drained);
+                self.assembly.shedding = false;
                 let Some(since) = self.inputs.quiet_since() else { return Ok(self.idle()) };
                 // Frames that wait for packets which never come; a capture's time is that of its packets.
                 let plan = self.depacketiser.idle(since);
@@ -224,7 +262,13 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             arrival: slot.arrival,
             leg: slot.leg,
         }));
+        if let (Some(overload), Some(newest)) = (self.overload.get_mut(from), slots.last()) {
+            self.inputs.see(from, |receiver, now| overload.read(now, newest.arrival, receiver));
+            self.assembly.shedding = self.overload.iter().any(Overload::sheds);
+        }
+        let begun = Instant::now();
         let done = self.assembly.execute(plan, &self.inputs, from, slots);
+        self.kernel_time += begun.elapsed();
         let read = self.assembly.guard.as_mut().and_then(Guard::taken);
         self.held.push_back(Held { from, lease, ticket: self.assembly.last_ticket, read });
         done.and_then(|()| self.give_back()).map_err(RxError::Failed)?;
@@ -285,7 +329,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// Takes it apart: frames that were being filled are given up, leases go back. For another kernel to go on with.
     pub fn into_parts(self) -> Parts<R> {
         let overwritten = self.overwritten();
-        let Pipeline { mut inputs, depacketiser, mut assembly, compare, observe, held, .. } = self;
+        let Pipeline { mut inputs, depacketiser, mut assembly, compare, overload, kernel_time, observe, held, .. } =
+            self;
         assembly.abandon::<R::Mem>();
         let Assembly { policy, clock, counters, number, guard, .. } = assembly;
         // The kernel ends first, and waits for work that reads what is leased.
@@ -295,7 +340,20 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         }
         let readers = guard.map(Guard::into_readers).unwrap_or_default();
         let comparison = compare.map(|compare| compare.comparison);
-        Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, comparison, observe }
+        Parts {
+            inputs,
+            depacketiser,
+            policy,
+            clock,
+            counters,
+            number,
+            overwritten,
+            readers,
+            comparison,
+            overload,
+            kernel_time,
+            observe,
+        }
     }
 
     /// The receivers alone.
@@ -306,7 +364,6 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// Goes on where another pipeline stopped; comparing legs is begun again where it is wanted.
     pub fn resume(parts: Parts<R>, mut kernel: K, pool: FramePool<F>, deliver: Deliver<F>) -> Self {
         let Parts { mut inputs, depacketiser, policy, clock, counters, number, overwritten, readers, .. } = parts;
-        let observe = parts.observe;
         for number in 1..inputs.len() {
             if let Err(error) = kernel.add_ring(inputs.ring(number)) {
                 let what = "frames cannot be filled from it any more";
@@ -317,7 +374,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         }
         let mut pipeline = Self::of(inputs, depacketiser, kernel, pool, policy, clock, deliver);
         (pipeline.assembly.counters, pipeline.assembly.number) = (counters, number);
-        (pipeline.overwritten, pipeline.observe) = (overwritten, observe);
+        (pipeline.overwritten, pipeline.observe) = (overwritten, parts.observe);
+        (pipeline.overload, pipeline.kernel_time) = (parts.overload, parts.kernel_time);
         if let Some(guard) = &mut pipeline.assembly.guard {
             guard.resume(readers);
         }
@@ -364,6 +422,20 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// What became of frames.
     pub fn frames(&self) -> FrameCounters {
         self.assembly.counters
+    }
+    /// Memory that it has taken.
+    pub fn memory(&self) -> Memory {
+        let (frames, frame_octets) = self.assembly.memory();
+        Memory { rings: self.inputs.iter().map(|receiver| receiver.ring().size()).sum(), frames, frame_octets }
+    }
+    /// How busy it is.
+    pub fn busy(&self) -> Busy {
+        let lag = self.overload.iter().map(Overload::lag_ns).max().unwrap_or(0);
+        Busy {
+            kernel_ns: u64::try_from(self.kernel_time.as_nanos()).unwrap_or(u64::MAX),
+            lag_ns: u64::try_from(lag).unwrap_or(0),
+            shedding: self.assembly.shedding,
+        }
     }
     /// Which kernel runs.
     pub fn kernel_name(&self) -> &'static str {

@@ -98,6 +98,10 @@ impl<M: Space> SplitRing<M> {
     pub fn head_plane(&self) -> &Region<M::Head> {
         &self.head
     }
+    /// Octets of its planes.
+    pub fn size(&self) -> usize {
+        self.head.len() + self.body.as_ref().map_or(0, Region::len)
+    }
     /// The body plane, where there is one.
     pub fn body_plane(&self) -> Option<&Region<M>> {
         self.body.as_ref()

@@ -88,6 +88,15 @@ impl Rejected {
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
+    /// Those that came after an earlier count.
+    #[must_use]
+    pub fn since(&self, earlier: &Rejected) -> Rejected {
+        Rejected(std::array::from_fn(|n| self.0[n].saturating_sub(earlier.0[n])))
+    }
+    /// The reason that there are most of, and how many; none when there is none.
+    pub fn most(&self) -> Option<(Reason, u64)> {
+        Reason::ALL.map(|reason| (reason, self.get(reason))).into_iter().filter(|(_, n)| *n > 0).max_by_key(|(_, n)| *n)
+    }
 }
 
 impl Serialize for Rejected {
@@ -188,14 +197,31 @@ pub struct FrameCounters {
     pub torn: u64,
     /// Not whole because reception began or ended in the middle of it.
     pub acquiring: u64,
-    /// Whole or not, not delivered because no frame memory was free or a sink was full; apart from loss.
+    /// Whole or not, not delivered because this machine is too slow; apart from loss. They are dropped where they open, as a
+    /// whole, and counted when they close: `shed`, `no_memory`, and the rest when a GPU was lost. What sinks do not take is
+    /// counted by their queues.
     pub dropped: u64,
+    /// Of the dropped ones: those that got no memory so that reception could catch up.
+    pub shed: u64,
+    /// Of the dropped ones: those that found no frame memory free, since sinks held it.
+    pub no_memory: u64,
     /// Incomplete ones that were not delivered because only whole frames are wanted.
     pub withheld: u64,
     /// Octets missing in incomplete frames.
     pub missing_octets: u64,
     /// Of those that were delivered: windows of the ring, which were not copied.
     pub windows: u64,
+}
+
+/// How busy a pipeline is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Busy {
+    /// Time in the kernel and in handing frames on, in nanoseconds.
+    pub kernel_ns: u64,
+    /// How far reading lies behind what arrives, in nanoseconds; 0 when everything has been read.
+    pub lag_ns: u64,
+    /// Frames are being shed.
+    pub shedding: bool,
 }
 
 /// What one leg of a flow brought (ST 2022-7:2019): `sent = received + lost`, and `received = used + redundant`.

@@ -43,6 +43,24 @@ impl fmt::Display for Tai {
     }
 }
 
+/// A time of the system's clock as people and logs write it (RFC 3339, UTC, milliseconds): `2026-11-30T03:22:20.123Z`.
+/// Years are those of the Gregorian calendar; what lies before 1970 is 1970.
+pub fn utc(time: std::time::SystemTime) -> String {
+    let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // Years begin in March, so that the day that may be missing is their last; eras have 400 of them.
+    let day = days + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+}
+
 /// The RTP timestamp of an instant: `floor(t * rate) mod 2^32` (ST 2110-10, 7.5; offset zero).
 pub const fn rtp_from_tai(tai: Tai, rate: u32) -> u32 {
     ticks_since_epoch(tai, rate) as u32
@@ -200,6 +218,24 @@ mod tests {
         // RFC 7273's example.
         assert_eq!(rtp_from_tai(Tai(1_356_998_400_000_000_000), 90_000), 2_460_938_240);
         assert_eq!(rtp_from_tai(Tai(1_563_924_787_420_727_121), 90_000), 2_857_610_649);
+    }
+
+    #[test]
+    fn utc_as_people_write_it() {
+        // Dates by date(1).
+        for (milliseconds, wanted) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_868_799_000, "2000-02-29T23:59:59.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_709_251_199_001, "2024-02-29T23:59:59.001Z"),
+            (1_796_008_940_123, "2026-11-30T03:22:20.123Z"),
+            (4_102_444_799_000, "2099-12-31T23:59:59.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(milliseconds);
+            assert_eq!(utc(time), wanted);
+        }
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The thread that repeats the step: receive until nothing is left, then sleep once.
 
 use crate::error::Error;
+use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::mem::Space;
 use crate::pipeline::{Pipeline, Progress};
 use crate::rx::wait::Wait;
 use crate::rx::{Receiver, RxError};
-use crate::stats::{FrameCounters, LegComparison, PacketCounters, RxCounters};
+use crate::stats::{Busy, FrameCounters, LegComparison, LegCounters, PacketCounters, RxCounters};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,10 +27,25 @@ pub struct Report {
     pub frames: FrameCounters,
     /// Of copies by different legs, where they are compared.
     pub compared: Option<LegComparison>,
+    /// How busy it is.
+    pub busy: Busy,
+    /// Of each leg.
+    pub legs: Vec<LegCounters>,
+    /// What has happened since the report before.
+    pub events: Vec<Event>,
     /// What was learned about the sender, for people; changes seldom.
     pub remarks: Vec<String>,
     /// CPU time of the worker's thread, filled in at its end.
     pub cpu: Option<Duration>,
+}
+
+/// What the operating system's scheduler gave a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Time on a core.
+    pub cpu: Duration,
+    /// Time for which it was ready and waited for one.
+    pub waited: Duration,
 }
 
 /// A pipeline as a worker sees it: a step takes a whole batch, so the indirection costs nothing.
@@ -43,8 +60,8 @@ pub trait Stepper: Send {
     /// # Errors
     /// As there.
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error>;
-    /// Its counters.
-    fn report(&self, into: &mut Report);
+    /// Its counters, and what has happened since it was asked before.
+    fn report(&mut self, into: &mut Report);
     /// See [`Receiver::wait`].
     fn wait(&mut self, at_most: Duration) -> bool {
         let _ = at_most;
@@ -59,7 +76,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
         Pipeline::finish(self, remarks)
     }
-    fn report(&self, into: &mut Report) {
+    fn report(&mut self, into: &mut Report) {
         into.rx = self.rx();
         into.receivers.clear();
         if self.receivers().nth(1).is_some() {
@@ -68,6 +85,11 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
         into.packets = self.depacketiser().counters();
         into.frames = self.frames();
         into.compared = self.compared();
+        into.busy = self.busy();
+        // Nobody may ever read them.
+        if into.events.len() < MAX_EVENTS {
+            self.take_events(&mut into.events);
+        }
         self.depacketiser().remarks(&mut into.remarks);
         into.remarks.extend_from_slice(self.remarks());
     }
@@ -104,8 +126,20 @@ pub struct Worker {
 struct Shared {
     report: Mutex<Report>,
     stop: Arc<AtomicBool>,
+    /// Where the kernel tells of its thread.
+    accounts: OnceLock<PathBuf>,
 }
 
+impl Shared {
+    fn take(&self) -> Report {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = std::mem::take(&mut report.events);
+        Report { events, ..report.clone() }
+    }
+}
+
+/// Events that wait to be read; further ones wait where they come from.
+const MAX_EVENTS: usize = 1000;
 /// Steps between two publications while packets never cease; there is one before every sleep as well.
 const PUBLISH_EVERY: u32 = 256;
 
@@ -120,11 +154,14 @@ impl Worker {
         core: Option<usize>,
         stop: Arc<AtomicBool>,
     ) -> crate::error::Result<Self> {
-        let shared = Arc::new(Shared { report: Mutex::default(), stop });
+        let shared = Arc::new(Shared { report: Mutex::default(), stop, accounts: OnceLock::new() });
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("receive".into())
             .spawn(move || {
+                if let Ok(thread) = std::fs::read_link("/proc/thread-self") {
+                    let _ = theirs.accounts.set(Path::new("/proc").join(thread).join("schedstat"));
+                }
                 if let Some(Err(error)) = core.map(crate::rx::wait::pin) {
                     return Ended::Failed(error);
                 }
@@ -138,16 +175,21 @@ impl Worker {
                 let mut report = theirs.report.lock().unwrap_or_else(PoisonError::into_inner);
                 pipeline.report(&mut report);
                 report.remarks.append(&mut remarks);
-                report.cpu = thread_cpu();
+                report.cpu = scheduled(Path::new("/proc/thread-self/schedstat")).map(|s| s.cpu);
                 ended
             })
             .map_err(|e| Error::new(crate::Kind::Unavailable, "no thread for the receiver").because(e))?;
         Ok(Worker { thread, shared })
     }
 
-    /// A copy of its counters, at most one sleep old.
+    /// A copy of its counters, at most one sleep old, and what has happened since the last one was taken.
     pub fn report(&self) -> Report {
-        self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.take()
+    }
+
+    /// What its thread has had of the machine so far; none when it has ended, or where the kernel does not tell.
+    pub fn scheduled(&self) -> Option<Scheduled> {
+        scheduled(self.shared.accounts.get()?)
     }
 
     /// Has it ended by itself?
@@ -163,8 +205,7 @@ impl Worker {
                 Error::new(crate::Kind::Internal, "the receiver's thread panicked").cure("please report this"),
             )
         });
-        let report = self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (ended, report)
+        (ended, self.shared.take())
     }
 }
 
@@ -192,8 +233,26 @@ fn run(pipeline: &mut dyn Stepper, period: Duration, shared: &Shared) -> Ended {
     Ended::Stopped
 }
 
-/// CPU time of the calling thread so far, from the scheduler's accounting.
-fn thread_cpu() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
+/// The scheduler's accounts of a thread: nanoseconds on a core, and of waiting for one.
+fn scheduled(path: &Path) -> Option<Scheduled> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut words = text.split_whitespace().map(|word| word.parse().map(Duration::from_nanos));
+    Some(Scheduled { cpu: words.next()?.ok()?, waited: words.next()?.ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_of_the_scheduler() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("schedstat");
+        std::fs::write(&path, "1500000000 20000000 77\n").unwrap();
+        let wanted = Scheduled { cpu: Duration::from_millis(1500), waited: Duration::from_millis(20) };
+        assert_eq!(scheduled(&path), Some(wanted));
+        std::fs::write(&path, "15").unwrap();
+        assert_eq!(scheduled(&path), None);
+        assert_eq!(scheduled(&dir.path().join("none")), None);
+    }
 }

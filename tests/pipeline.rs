@@ -1,6 +1,8 @@
 //! Pipelines with kernels that take their time: leases go back in order and not before, a full ring is no standstill, and a
 //! kernel that fails hides nothing; the kernel ends before the ring that it reads.
 
+#[path = "pipeline/overload.rs"]
+mod overload;
 mod support;
 
 use gdmedia::depacketise::{Config, Depacketiser};

@@ -3,12 +3,15 @@
 mod backend;
 mod choose;
 mod engine;
+mod health;
 mod latency;
+mod limits;
 mod report;
 mod sinks;
 
 use self::backend::Inputs;
 use self::engine::{Engine, Run};
+use self::health::Watch;
 use self::report::{Start, Status};
 use self::sinks::Sinks;
 use super::{same, stop};
@@ -319,18 +322,20 @@ fn receive(args: &Args) -> Result<ExitCode> {
     let gate = Arc::new(Gate::new(args.frames));
     let conversion = Conversion { layout, colour };
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
+    limits::check(&conversion.layout, engine::frames(&sinks))?;
     let mut engine = Engine::open(&run, chosen, opened, &mut sinks)?;
     if args.compare_legs {
         engine.compare_legs(&run)?;
     }
     // Last: from here on the socket's buffer fills.
     engine.join_all(&run)?;
-    let start = Start::new(&description, flow, video, &engine, &conversion, &sinks);
+    let start = Start::new(args, &description, flow, video, &engine, &conversion, &sinks);
     start.print(args.json);
     let pause = args.pause(&engine.caps().0);
     let stepper = engine.into_stepper(&run, &sinks);
     let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
-    let end = watch(args, &worker, &sinks, &gate, &stop);
+    let mut health = Watch::new(args, flow);
+    let end = watch(args, &worker, &sinks, &gate, &stop, &mut health);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
     let outcome = match (end, ended) {
@@ -342,7 +347,7 @@ fn receive(args: &Args) -> Result<ExitCode> {
     if let (Err(error), true) = (&outcome, args.json) {
         report::error(error);
     }
-    report::summary(args.json, &report, &sinks, &gate, &start, name);
+    report::summary(args.json, &report, &sinks, &gate, &health, &start, name);
     match outcome {
         // Told already: the summary is the last line.
         Err(error) if args.json => Ok(ExitCode::from(error.kind().exit_code())),
@@ -418,13 +423,16 @@ impl Gate {
 }
 
 /// Waits until something ends the run; prints the status meanwhile.
-fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &AtomicBool) -> End {
+fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &AtomicBool, health: &mut Watch) -> End {
     let mut status = Status::new(args);
     let begun = Instant::now();
     let mut heard = false;
     let end = loop {
         std::thread::sleep(Duration::from_millis(20));
         let report = worker.report();
+        for said in health.look(worker, &report, sinks) {
+            status.say(said);
+        }
         if gate.reached.load(Ordering::Relaxed) {
             break End::Frames;
         }
@@ -446,7 +454,7 @@ fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &Atomic
         if args.duration.is_some_and(|d| elapsed >= d) {
             break if heard { End::Duration } else { End::NoMedia };
         }
-        status.tick(&report, gate, sinks);
+        status.tick(&report, gate, sinks, health);
     };
     status.end_line();
     end

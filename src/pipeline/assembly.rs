@@ -15,11 +15,27 @@ use crate::stats::FrameCounters;
 use crate::time::{Alignment, MediaClock, Tai};
 use std::collections::VecDeque;
 
+/// Why a frame has no memory.
+#[derive(Clone, Copy, Default)]
+enum Without {
+    /// The pipeline has to catch up.
+    Shed,
+    /// All of it is in use.
+    NoMemory,
+    /// It was taken away: the kernel cannot go on.
+    #[default]
+    Kernel,
+}
+
 /// A pipeline without its receiver and depacketiser.
 pub(super) struct Assembly<F: Space, K> {
     pub kernel: K,
     pool: FramePool<F>,
     open: [Option<FrameBuf<F>>; MAX_OPEN],
+    /// Why those that are open and have no memory have none.
+    without: [Without; MAX_OPEN],
+    /// Frames that open get no memory.
+    pub shedding: bool,
     pub policy: Incomplete,
     pub clock: Option<MediaClock>,
     previous: Option<Frame<F>>,
@@ -48,6 +64,8 @@ impl<F: Space, K> Assembly<F, K> {
             kernel,
             pool,
             open: std::array::from_fn(|_| None),
+            without: Default::default(),
+            shedding: false,
             policy,
             clock,
             previous: None,
@@ -64,6 +82,11 @@ impl<F: Space, K> Assembly<F, K> {
     /// The format of its frames on the wire.
     pub fn wire(&self) -> &WireFormat {
         &self.pool.layout().wire
+    }
+
+    /// Frames, and octets of each.
+    pub fn memory(&self) -> (usize, usize) {
+        (self.pool.frames(), self.pool.layout().size)
     }
 
     pub fn is_done<M: Space>(&mut self, ticket: Ticket) -> Result<bool, Error>
@@ -96,8 +119,15 @@ impl<F: Space, K> Assembly<F, K> {
         for step in &plan.steps {
             match step {
                 Step::Open(id) => {
-                    if let Some(place) = self.open.get_mut(usize::from(id.0)) {
-                        *place = if self.broken { None } else { self.pool.take() };
+                    let (frame, why) = match (self.broken, self.shedding) {
+                        (true, _) => (None, Without::Kernel),
+                        (false, true) => (None, Without::Shed),
+                        (false, false) => (self.pool.take(), Without::NoMemory),
+                    };
+                    let at = usize::from(id.0);
+                    if let (Some(place), Some(without)) = (self.open.get_mut(at), self.without.get_mut(at)) {
+                        *without = if frame.is_some() { Without::Kernel } else { why };
+                        *place = frame;
                     }
                     if let Some(guard) = &mut self.guard {
                         guard.open(*id);
@@ -153,6 +183,14 @@ impl<F: Space, K> Assembly<F, K> {
                 self.kernel.discard(frame);
             }
             return Ok(());
+        }
+        if frame.is_none() {
+            self.counters.dropped += 1;
+            match self.without.get(usize::from(id.0)) {
+                Some(Without::Shed) => self.counters.shed += 1,
+                Some(Without::NoMemory) => self.counters.no_memory += 1,
+                Some(Without::Kernel) | None => {}
+            }
         }
         let number = self.number;
         self.number += 1;
@@ -222,11 +260,7 @@ impl<F: Space, K> Assembly<F, K> {
         K: Kernel<R::Mem, F>,
     {
         self.count(end, missing, torn);
-        let Some(mut frame) = frame else {
-            // The pool was empty when it opened: sinks are slower than the stream.
-            self.counters.dropped += 1;
-            return Ok(());
-        };
+        let Some(mut frame) = frame else { return Ok(()) };
         let complete = end.fate == Fate::Complete && !torn;
         if !complete && self.policy == Incomplete::Drop {
             self.counters.withheld += 1;
@@ -286,8 +320,8 @@ impl<F: Space, K> Assembly<F, K> {
     {
         while let Some(closing) = self.guard.as_mut().and_then(Guard::next) {
             self.count(&closing.end, &closing.missing, false);
-            self.counters.dropped += 1;
             if let Some(frame) = closing.frame {
+                self.counters.dropped += 1;
                 self.kernel.discard(frame);
             }
         }

@@ -1,6 +1,6 @@
 //! An SDP's video flow into frames of the GPU; and what happens when the GPU is lost.
 
-use super::video::{clock, conversion};
+use super::video::{clock, conversion, frame_time};
 use super::{Deliver, HostPipeline, Pipeline, Progress, Settings, video};
 use crate::depacketise::{Config, Depacketiser};
 use crate::error::{Error, Kind, Result};
@@ -103,7 +103,11 @@ where
         match prepare(&receiver, flow, gpu, settings, options, frames) {
             Ok((depacketiser, kernel, frames)) => {
                 let (policy, clock, pool) = (settings.incomplete, clock(flow), frames.pool.clone());
-                Ok((Pipeline::new(receiver, depacketiser, kernel, pool, policy, clock, deliver), frames))
+                let mut pipeline = Pipeline::new(receiver, depacketiser, kernel, pool, policy, clock, deliver);
+                if let Some(frame) = frame_time(flow) {
+                    pipeline.shed(frame);
+                }
+                Ok((pipeline, frames))
             }
             Err(error) => Err(Refused { error, receiver }),
         }
@@ -236,10 +240,10 @@ impl Stepper for Moving {
         }
     }
 
-    fn report(&self, into: &mut Report) {
-        match &self.state {
-            State::Gpu(pipeline) => Stepper::report(pipeline.as_ref(), into),
-            State::Cpu(pipeline) => Stepper::report(pipeline.as_ref(), into),
+    fn report(&mut self, into: &mut Report) {
+        match &mut self.state {
+            State::Gpu(pipeline) => Stepper::report(pipeline.as_mut(), into),
+            State::Cpu(pipeline) => Stepper::report(pipeline.as_mut(), into),
             State::Ended => {}
         }
         into.remarks.extend(self.remark.clone());

@@ -115,6 +115,14 @@ impl<R: Receiver> Inputs<R> {
     pub fn now(&self) -> Option<Tai> {
         self.list.iter().map(|input| input.receiver.now()).min().flatten()
     }
+    /// Shows a receiver and the time on its clock; not where its arrivals are those of a recording.
+    pub fn see(&self, number: usize, mut look: impl FnMut(&R, Tai)) {
+        if let Some(receiver) = self.list.get(number).map(|input| &input.receiver)
+            && let Some(now) = receiver.now()
+        {
+            look(receiver, now);
+        }
+    }
     /// Nothing has come from any of them: since when that holds. A thread that is stopped between the question and the look
     /// at the clock does not take what waits meanwhile for late.
     pub fn quiet_since(&mut self) -> Option<Tai> {

@@ -10,6 +10,7 @@ use crate::mem::Host;
 use crate::rx::Receiver;
 use crate::sdp::{Essence, Flow, MediaClock, Video};
 use crate::time;
+use std::time::Duration;
 
 /// From any receiver into ordinary memory, on the CPU.
 pub type HostPipeline = Pipeline<Box<dyn Receiver<Mem = Host>>, Host, Windows<CpuKernel, Host>>;
@@ -55,11 +56,29 @@ pub fn video(flow: &Flow) -> Result<&Video> {
     }
 }
 
+/// Frames a second, and bits a second, beyond which no stream is believed.
+const MAX_RATE: u128 = 10_000;
+const MAX_BITS: u128 = 1_000_000_000_000;
+
 /// The wire format of a video.
 ///
 /// # Errors
-/// ST 2110-20 has no such combination.
+/// ST 2110-20 has no such combination, or no network carries it.
 pub fn wire(video: &Video) -> Result<WireFormat> {
+    let wire = wire_of(video)?;
+    let Some(rate) = video.rate else { return Ok(wire) };
+    let frames = u128::from(rate.num) / u128::from(rate.den).max(1);
+    let bits = u128::from(wire.frame_octets()) * 8 * u128::from(rate.num) / u128::from(rate.den).max(1);
+    if frames > MAX_RATE || bits > MAX_BITS {
+        let what =
+            format!("{frames} frames a second of {}x{}, {} Gb/s", video.width, video.height, bits / 1_000_000_000);
+        return Err(Error::new(Kind::Data, format!("{what}, is more than any network carries"))
+            .cure("check exactframerate, width and height in the SDP"));
+    }
+    Ok(wire)
+}
+
+fn wire_of(video: &Video) -> Result<WireFormat> {
     WireFormat::from_video(video).ok_or_else(|| {
         let Video { sampling, depth, width, height, scan, .. } = video;
         if sampling.pgroup(*depth).is_some()
@@ -71,6 +90,12 @@ pub fn wire(video: &Video) -> Result<WireFormat> {
         Error::new(Kind::Data, format!("no kernel for {sampling} {depth} bit, {width}x{height} {scan}"))
             .cure("ST 2110-20 defines no such combination; check sampling, depth and the interlace flag in the SDP")
     })
+}
+
+/// From one frame to the next, where the SDP says so.
+pub fn frame_time(flow: &Flow) -> Option<Duration> {
+    let Essence::Video(Video { rate: Some(rate), .. }) = &flow.essence else { return None };
+    Some(Duration::from_nanos(time::frame_nanos(*rate))).filter(|time| !time.is_zero())
 }
 
 /// How the sender's timestamps relate to TAI, unless they run free.
@@ -113,15 +138,13 @@ impl HostPipeline {
         let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
         let kernel = CpuKernel::new(conversion.clone(), settings.level);
         let kernel = Windows::new(kernel, &conversion, receiver.ring(), settings.windows);
-        Ok(Pipeline::new(
-            receiver,
-            Depacketiser::video(config),
-            kernel,
-            pool,
-            settings.incomplete,
-            clock(flow),
-            deliver,
-        ))
+        let depacketiser = Depacketiser::video(config);
+        let mut pipeline =
+            Pipeline::new(receiver, depacketiser, kernel, pool, settings.incomplete, clock(flow), deliver);
+        if let Some(frame) = frame_time(flow) {
+            pipeline.shed(frame);
+        }
+        Ok(pipeline)
     }
 
     /// The conversion that runs.

@@ -1,6 +1,7 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
 pub mod fault;
+pub mod link;
 pub mod memory;
 pub mod pcap;
 #[cfg(feature = "cuda")]

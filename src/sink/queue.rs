@@ -36,6 +36,8 @@ struct Shared<F: Space> {
     taken: AtomicU64,
     dropped: AtomicU64,
     torn: AtomicU64,
+    /// Nanoseconds that the sink was at work.
+    busy: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -99,6 +101,7 @@ impl<F: Space> SinkQueue<F> {
             taken: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             torn: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
         });
         let description = sink.describe();
         let theirs = shared.clone();
@@ -154,6 +157,10 @@ impl<F: Space> SinkQueue<F> {
     /// Windows that were overwritten before it had read them.
     pub fn torn(&self) -> u64 {
         self.shared.torn.load(Relaxed)
+    }
+    /// How long the sink has been at work with the frames that it took.
+    pub fn busy(&self) -> Duration {
+        Duration::from_nanos(self.shared.busy.load(Relaxed))
     }
     /// Frames that wait.
     pub fn waiting(&self) -> usize {
@@ -250,7 +257,10 @@ impl<F: Space> Shared<F> {
                 }
                 Work::Frame(frame) => {
                     in_hand.set(true);
+                    let begun = Instant::now();
                     let next = sink.take(&frame);
+                    let busy = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    self.busy.fetch_add(busy, Relaxed);
                     if matches!(next, Ok(Next::More)) {
                         in_hand.set(false);
                         let count = if frame.intact() { &self.taken } else { &self.torn };

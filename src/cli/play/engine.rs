@@ -8,7 +8,7 @@ use gdmedia::error::{self, Error, Result};
 use gdmedia::gpu::{self, Choice, Found};
 use gdmedia::kernel::{Conversion, Level};
 use gdmedia::mem::{Host, Space};
-use gdmedia::pipeline::{Deliver, HostPipeline, Settings};
+use gdmedia::pipeline::{Deliver, HostPipeline, Memory, Settings};
 use gdmedia::ring::SplitRing;
 #[cfg(feature = "cuda")]
 use gdmedia::rx::socket;
@@ -106,6 +106,11 @@ pub fn choose(args: &Args) -> Result<Found> {
     })
 }
 
+/// Frames of a pipeline of the CPU, with those that its sinks hold.
+pub fn frames(sinks: &Sinks) -> usize {
+    POOL + sinks.held()
+}
+
 /// What a run consists of, besides its sinks.
 pub struct Run<'a> {
     pub args: &'a Args,
@@ -124,7 +129,7 @@ impl Run<'_> {
         Settings {
             output: self.conversion.output(),
             incomplete: self.args.incomplete.into(),
-            frames: POOL + sinks.held(),
+            frames: frames(sinks),
             level: self.args.kernel.map(Into::into),
             windows: sinks.windows(),
         }
@@ -317,6 +322,16 @@ impl Engine {
             sum.buffer_octets = all.iter().map(|caps| caps.buffer_octets).filter(|o| *o > 0).min().unwrap_or(0);
         }
         (name, sum)
+    }
+    /// Memory that was taken.
+    pub fn memory(&self) -> Memory {
+        match &self.kind {
+            Kind::Cpu(pipeline) => pipeline.memory(),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => pipeline.memory(),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => pipeline.memory(),
+        }
     }
     /// Its name, and what else there is to say.
     pub fn kernel(&self) -> (&'static str, String) {

@@ -1,8 +1,9 @@
 //! What a run says: the start block, the status line, the summary; as text or as JSON.
 
 use super::engine::Engine;
+use super::health::{Said, Watch};
 use super::sinks::Sinks;
-use super::{Args, Gate};
+use super::{Args, Gate, limits};
 use gdmedia::error::Error;
 use gdmedia::format::{Layout, WireFormat};
 use gdmedia::kernel::Conversion;
@@ -64,6 +65,7 @@ pub struct Start {
 impl Start {
     /// Everything that was decided, and why.
     pub fn new(
+        args: &Args,
         description: &Description,
         flow: &Flow,
         video: &Video,
@@ -72,6 +74,7 @@ impl Start {
         sinks: &Sinks,
     ) -> Self {
         let (backend, caps) = engine.caps();
+        let memory = engine.memory();
         let (kernel, kernel_text) = engine.kernel();
         let layout = &conversion.layout;
         let remark = conversion.remark();
@@ -99,6 +102,7 @@ impl Start {
             let ms = caps.buffer_octets as f64 * 8e3 / rate as f64;
             lines.push(("buffer", format!("{} KiB, {ms:.0} ms of this stream at most", caps.buffer_octets >> 10)));
         }
+        lines.push(("memory", limits::text(&memory, args, flow.legs.len(), &backend)));
         lines.push(("gpu", engine.gpu.lines().map(str::trim).collect::<Vec<_>>().join("; ")));
         lines.push(("kernel", format!("{kernel_text}, to {}", layout_name(layout))));
         lines.extend(remark.map(|r| ("", r.to_owned())));
@@ -116,6 +120,7 @@ impl Start {
             "backends_passed": engine.passed,
             "notes": caps.notes.iter().chain(&sinks.notes).collect::<Vec<_>>(),
             "buffer_octets": caps.buffer_octets,
+            "memory": memory,
             "gpu": engine.gpu,
             "kernel": kernel,
             "kernel_text": kernel_text,
@@ -215,7 +220,7 @@ impl Status {
     }
 
     /// When it is time.
-    pub fn tick(&mut self, report: &Report, gate: &Gate, sinks: &Sinks) {
+    pub fn tick(&mut self, report: &Report, gate: &Gate, sinks: &Sinks, health: &Watch) {
         let now = Instant::now();
         if now < self.next {
             return;
@@ -228,7 +233,7 @@ impl Status {
         let latency = gate.latency.take();
         let known = std::mem::take(&mut self.before.remarks);
         for remark in report.remarks.iter().filter(|r| !known.contains(r)) {
-            self.event(remark);
+            self.say(Said::remark(remark));
         }
         let p = &report.packets;
         let f = &report.frames;
@@ -240,7 +245,9 @@ impl Status {
                 "kernel_dropped": report.rx.kernel_dropped, "overwritten": report.rx.overwritten,
                 "rejected": p.rejected.total() + report.rx.rejected.total(),
                 "frames": { "complete": f.complete, "incomplete": f.incomplete, "torn": f.torn, "dropped": dropped,
-                            "acquiring": f.acquiring },
+                            "shed": f.shed, "no_memory": f.no_memory, "acquiring": f.acquiring },
+                "legs": health.legs(&report.legs), "health": health.json(), "too_slow": health.too_slow(),
+                "lag_us": report.busy.lag_ns / 1000,
                 "latency_us": latency.as_ref().map(|l| json!({ "mean": l.mean_us(), "max": l.max_us() })),
             }));
         } else {
@@ -269,6 +276,9 @@ impl Status {
             if let Some(latency) = latency {
                 let _ = write!(text, " latency {:.1} ms", latency.mean_us() / 1e3);
             }
+            if let Some(words) = health.short(&report.legs) {
+                let _ = write!(text, " {words}");
+            }
             if self.terminal {
                 say(&format!("\r{text}\x1b[K"));
                 self.printed = true;
@@ -281,10 +291,10 @@ impl Status {
     }
 
     /// A change of state: one line of its own.
-    pub fn event(&mut self, text: &str) {
+    pub fn say(&mut self, said: Said) {
         if self.json {
-            line(&json!({ "type": "event", "message": text }));
-        } else {
+            line(&said.into_json());
+        } else if let Some(text) = said.text() {
             self.end_line();
             say(&format!("{text}\n"));
         }
@@ -299,7 +309,7 @@ impl Status {
 }
 
 /// The last words.
-pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &Start, end: &str) {
+pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, health: &Watch, start: &Start, end: &str) {
     let seconds = start.begun.elapsed().as_secs_f64();
     let p = &report.packets;
     let f = &report.frames;
@@ -311,8 +321,11 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
             "type": "summary", "end": end, "seconds": round(seconds),
             "packets": p,
             "compared": report.compared,
-            "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "acquiring": f.acquiring,
-                        "missing_octets": f.missing_octets, "torn": f.torn, "windows": f.windows, "withheld": f.withheld, "delivered": delivered },
+            "legs": health.legs(&report.legs),
+            "health": health.json(),
+            "frames": { "complete": f.complete, "incomplete": f.incomplete, "dropped": dropped, "shed": f.shed,
+                        "no_memory": f.no_memory, "acquiring": f.acquiring, "missing_octets": f.missing_octets, "torn": f.torn,
+                        "windows": f.windows, "withheld": f.withheld, "delivered": delivered },
             "receiver": report.rx,
             "sinks": sinks.reports(),
             "verify": sinks.verified(),
@@ -327,6 +340,9 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         "{:>8}  received {}, lost {}, late {}, duplicate {}, reordered {}",
         "packets", p.received, p.lost, p.late, p.duplicate, p.reordered
     );
+    for (name, what) in health.texts(&report.legs) {
+        let _ = writeln!(text, "{name:>8}  {what}");
+    }
     if let Some(compared) = &report.compared {
         let _ = writeln!(text, "{:>8}  {}", "legs", comparison(compared));
     }
@@ -361,6 +377,15 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, start: &
         "{:>8}  complete {}, incomplete {} ({} octets missing), dropped {dropped}, cut by start or end {}",
         "frames", f.complete, f.incomplete, f.missing_octets, f.acquiring
     );
+    if f.shed + f.no_memory > 0 {
+        let (shed, memory) = (f.shed, f.no_memory);
+        let _ = writeln!(
+            text,
+            "{:>8}  of the dropped ones: shed so that no packet is lost {shed}, without memory {memory}, at sinks {}",
+            "",
+            sinks.dropped()
+        );
+    }
     if f.windows > 0 {
         let _ = writeln!(text, "{:>8}  {} were windows of the ring, the others were copied", "", f.windows);
     }

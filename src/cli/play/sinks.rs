@@ -11,6 +11,7 @@ use gdmedia::format::Layout;
 use gdmedia::frame::Frame;
 #[cfg(feature = "cuda")]
 use gdmedia::gpu::Gpu;
+use gdmedia::health::SinkLoad;
 use gdmedia::kernel::Colour;
 use gdmedia::mem::{Host, Space};
 use gdmedia::sdp::Video;
@@ -208,6 +209,20 @@ impl Sinks {
         #[cfg(all(feature = "cuda", feature = "gst"))]
         let dropped = dropped + self.in_gst.as_ref().map_or(0, |c| c.lost.load(Relaxed));
         dropped
+    }
+    /// What each has done.
+    pub fn loads(&self) -> Vec<SinkLoad> {
+        fn load<F: Space>((queue, _): &(Arc<SinkQueue<F>>, EndsRun)) -> SinkLoad {
+            // What it is, without how.
+            let text = queue.describe();
+            let end = [": ", " (", ", "].iter().filter_map(|cut| text.find(cut)).min().unwrap_or(text.len());
+            let name = text.get(..end).unwrap_or(text).to_owned();
+            SinkLoad { name, taken: queue.taken(), dropped: queue.dropped(), busy: queue.busy() }
+        }
+        let host = self.queues.iter().map(load);
+        #[cfg(feature = "cuda")]
+        let host = self.device.iter().map(load).chain(host);
+        host.collect()
     }
     /// A line each.
     pub fn describe(&self) -> impl Iterator<Item = &str> {

@@ -1,0 +1,223 @@
+//! What a run says about its health: status words, what happened to the flow, which stage is too slow.
+
+use super::Args;
+use super::sinks::Sinks;
+use gdmedia::event::Event;
+use gdmedia::health::{
+    Change, Domain, Health, Inputs, Link, Load, Monitor, Settings, Synchronization, Verdict, Watchdog,
+};
+use gdmedia::rx::link;
+use gdmedia::sdp::Flow;
+use gdmedia::stats::{LegCounters, Skew};
+use gdmedia::worker::{Report, Worker};
+use gdmedia::{pipeline, time};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Between two looks at interfaces, and two verdicts of the watchdog.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Follows a run. A capture has no health: its time is not ours.
+pub struct Watch {
+    begun: Instant,
+    looked: Option<Instant>,
+    monitor: Option<Monitor>,
+    watchdog: Watchdog,
+    /// Of the legs, each once.
+    interfaces: Vec<String>,
+    links: Vec<Link>,
+}
+
+/// One line of its own.
+pub struct Said {
+    /// What happened, for people; none of what JSON alone tells.
+    text: Option<String>,
+    /// The same as an object, without type and time.
+    json: Value,
+}
+
+impl Watch {
+    /// Of a run that is about to begin.
+    pub fn new(args: &Args, flow: &Flow) -> Self {
+        let live = args.pcap.is_none();
+        let named = |n: usize| args.interface.get(n).or(args.interface.last()).map(String::as_str);
+        let mut interfaces: Vec<String> = Vec::new();
+        for name in flow.legs.iter().enumerate().filter_map(|(n, leg)| link::of_leg(leg, named(n))) {
+            if live && !interfaces.contains(&name) {
+                interfaces.push(name);
+            }
+        }
+        let mut monitor = Monitor::new(Settings::default());
+        monitor.activate(Duration::ZERO);
+        monitor.take_changes();
+        Watch {
+            begun: Instant::now(),
+            looked: None,
+            monitor: live.then_some(monitor),
+            watchdog: Watchdog::new(pipeline::frame_time(flow)),
+            interfaces,
+            links: Vec::new(),
+        }
+    }
+
+    /// What there is to say since the last look.
+    pub fn look(&mut self, worker: &Worker, report: &Report, sinks: &Sinks) -> Vec<Said> {
+        let mut said: Vec<Said> = report.events.iter().map(happened).collect();
+        let Some(monitor) = &mut self.monitor else { return said };
+        let now = self.begun.elapsed();
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= PERIOD);
+        if due {
+            self.looked = Some(Instant::now());
+            self.links = link::read(&self.interfaces);
+        }
+        monitor.update(
+            now,
+            &Inputs {
+                links: &self.links,
+                rx: report.rx,
+                packets: report.packets,
+                legs: &report.legs,
+                frames: report.frames,
+                synchronization: &Synchronization::NotUsed,
+            },
+        );
+        said.extend(monitor.take_changes().iter().map(changed));
+        if due {
+            let scheduled = worker.scheduled();
+            let load = Load {
+                rx: report.rx,
+                frames: report.frames,
+                kernel: Duration::from_nanos(report.busy.kernel_ns),
+                cpu: scheduled.map(|s| s.cpu),
+                waited: scheduled.map(|s| s.waited),
+                card_dropped: link::card_dropped(&self.interfaces),
+                sinks: sinks.loads(),
+            };
+            said.extend(self.watchdog.update(now, load).map(too_slow));
+        }
+        said
+    }
+
+    /// For the status line: nothing where all is well.
+    pub fn short(&self, legs: &[LegCounters]) -> Option<String> {
+        let status = self.monitor.as_ref()?.status();
+        let mut text = String::new();
+        if status.overall.health > Health::Healthy {
+            text += status.overall.word;
+        }
+        if legs.len() > 1 {
+            for (n, state) in status.legs.iter().enumerate().filter(|(_, s)| s.name() != "protected") {
+                let _ = write!(text, "{}leg {n} {}", if text.is_empty() { "" } else { ", " }, state.name());
+            }
+        }
+        (!text.is_empty()).then(|| format!("[{text}]"))
+    }
+
+    /// For the status object and the summary.
+    pub fn json(&self) -> Value {
+        json!(self.monitor.as_ref().map(Monitor::status))
+    }
+    /// Which stages are too slow.
+    pub fn too_slow(&self) -> Value {
+        json!(self.watchdog.verdict())
+    }
+
+    /// Each leg as an object.
+    pub fn legs(&self, legs: &[LegCounters]) -> Value {
+        let status = self.monitor.as_ref().map(Monitor::status);
+        let one = |(n, leg): (usize, &LegCounters)| {
+            let mut value = json!(leg);
+            if let Some(object) = value.as_object_mut() {
+                object.insert("leg".into(), n.into());
+                object.insert("state".into(), json!(status.and_then(|status| status.legs.get(n))));
+            }
+            value
+        };
+        legs.iter().enumerate().map(one).collect()
+    }
+
+    /// For the summary of people: of a flow with one leg its packets say it all.
+    pub fn texts(&self, legs: &[LegCounters]) -> Vec<(String, String)> {
+        if legs.len() < 2 {
+            return Vec::new();
+        }
+        let mut lines: Vec<_> = legs.iter().enumerate().map(|(n, leg)| (format!("leg {n}"), leg_text(leg))).collect();
+        if let Some(status) = self.monitor.as_ref().map(Monitor::status).filter(|s| s.overall.transitions > 0) {
+            let times = |domain: Domain| match status.of(domain).transitions {
+                0 => None,
+                1 => Some(format!("{} once", domain.name())),
+                n => Some(format!("{} {n} times", domain.name())),
+            };
+            let each: Vec<String> = Domain::PARTS.into_iter().filter_map(times).collect();
+            lines.push(("health".into(), format!("became less healthy: {}", each.join(", "))));
+        }
+        lines
+    }
+}
+
+fn leg_text(leg: &LegCounters) -> String {
+    let LegCounters { received, lost, late, used, redundant, duplicate, reordered, .. } = leg;
+    let mut text = format!("received {received}, lost {lost}, late {late}, used {used}, redundant {redundant}");
+    for (what, n) in [("duplicate", *duplicate), ("reordered", *reordered), ("of a second sender", leg.foreign)] {
+        if n > 0 {
+            let _ = write!(text, ", {what} {n}");
+        }
+    }
+    let Skew { samples, last_ns, min_ns, max_ns } = leg.skew;
+    if samples > 0 {
+        let ms = |ns: i64| ns as f64 / 1e6;
+        let (last, min, max) = (ms(last_ns), ms(min_ns), ms(max_ns));
+        let _ = write!(text, "; behind the first by {last:.3} ms at last, {min:.3} to {max:.3}");
+    }
+    text
+}
+
+fn happened(event: &Event) -> Said {
+    let mut json = json!(event);
+    if let Some(object) = json.as_object_mut() {
+        object.insert("message".into(), event.what.to_string().into());
+    }
+    Said { text: Some(event.what.to_string()), json }
+}
+
+fn changed(change: &Change) -> Said {
+    let Change { domain, from, to, message } = change;
+    let why = message.as_deref().filter(|why| !why.starts_with("Previously: "));
+    let text =
+        format!("{} {to}{}", domain.name(), why.map_or_else(|| format!(" (was {from})"), |why| format!(": {why}")));
+    let mut json = json!(change);
+    if let Some(object) = json.as_object_mut() {
+        object.insert("event".into(), "status".into());
+    }
+    // What makes the overall status is said by itself.
+    Said { text: (*domain != Domain::Overall).then_some(text), json }
+}
+
+fn too_slow(verdict: &Verdict) -> Said {
+    let event = if verdict.0.is_empty() { "fast_enough" } else { "too_slow" };
+    let text = verdict.to_string();
+    let json = json!({ "event": event, "stages": verdict, "message": text });
+    Said { text: Some(text), json }
+}
+
+impl Said {
+    /// What is told about the sender or a receiver.
+    pub fn remark(text: &str) -> Self {
+        Said { text: Some(text.to_owned()), json: json!({ "event": "remark", "message": text }) }
+    }
+    /// As a line of text with the time of day; none of what JSON alone tells.
+    pub fn text(&self) -> Option<String> {
+        let time = time::utc(SystemTime::now());
+        Some(format!("{} {}", time.get(11..23)?, self.text.as_ref()?))
+    }
+    /// As an object with type and time.
+    pub fn into_json(self) -> Value {
+        let mut json = self.json;
+        if let Some(object) = json.as_object_mut() {
+            object.insert("type".into(), "event".into());
+            object.insert("time".into(), time::utc(SystemTime::now()).into());
+        }
+        json
+    }
+}
