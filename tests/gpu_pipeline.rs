@@ -184,7 +184,8 @@ fn frames_of_the_gpu_are_those_of_the_cpu() {
             for transfer in [Transfer::Copy, Transfer::Mapped, Transfer::Auto] {
                 for schedule in [Schedule::SubFrame, Schedule::WholeFrame] {
                     let options = Options { transfer, schedule };
-                    let (got, counters, text) = on_gpu(&gpu, &conversion, vec![packets(wire, cut, holes)], policy, options);
+                    let (got, counters, text) =
+                        on_gpu(&gpu, &conversion, vec![packets(wire, cut, holes)], policy, options);
                     assert_eq!(counters, counted);
                     assert_eq!(got.len(), expected.len());
                     for (got, expected) in got.iter().zip(&expected) {
