@@ -2,6 +2,7 @@
 
 use crate::time::Tai;
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::fmt;
 
 /// Something that happened.
@@ -124,6 +125,54 @@ impl fmt::Display for What {
     }
 }
 
+/// Events that wait to be taken.
+const WAITING: usize = 64;
+/// Events of one second at most: a sender that flaps says no more with a thousand.
+const A_SECOND: u32 = 8;
+
+/// Events until they are taken. Never grows: what is too much is counted.
+#[derive(Debug)]
+pub struct Queue {
+    waiting: VecDeque<Event>,
+    missed: u64,
+    /// When the second that is counted began, and how many it has had.
+    second: Tai,
+    count: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue { waiting: VecDeque::with_capacity(WAITING), missed: 0, second: Tai(0), count: 0 }
+    }
+}
+
+impl Queue {
+    /// Something happened. Does not allocate.
+    pub fn push(&mut self, at: Tai, what: What) {
+        if !(0..1_000_000_000).contains(&at.since(self.second)) {
+            (self.second, self.count) = (at, 0);
+        }
+        self.count += 1;
+        if self.count > A_SECOND {
+            self.missed += 1;
+            return;
+        }
+        if self.waiting.len() == WAITING {
+            self.waiting.pop_front();
+            self.missed += 1;
+        }
+        self.waiting.push_back(Event { at, what });
+    }
+    /// Appends them to `out`.
+    pub fn take(&mut self, out: &mut Vec<Event>) {
+        out.extend(self.waiting.drain(..));
+    }
+    /// How many were not kept.
+    pub const fn missed(&self) -> u64 {
+        self.missed
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +183,24 @@ mod tests {
         assert_eq!(event.what.to_string(), "the sender started anew, SSRC 000000cd after 000000ab (leg 1)");
         let json = serde_json::to_value(event).unwrap();
         assert_eq!(json, serde_json::json!({"at": 5, "event": "restarted", "leg": 1, "from": 0xab, "to": 0xcd}));
+    }
+
+    #[test]
+    fn a_queue_keeps_few_events_a_second_and_the_newest() {
+        let mut queue = Queue::default();
+        let mut out = vec![];
+        let event = |n: u64| What::TimestampJump { ticks: n as i64 };
+        for n in 0..100 {
+            queue.push(Tai(n), event(n));
+        }
+        queue.take(&mut out);
+        assert_eq!((out.len(), queue.missed()), (8, 92));
+        out.clear();
+        for n in 0..100 {
+            queue.push(Tai(n * 1_000_000_000), event(n));
+        }
+        queue.take(&mut out);
+        assert_eq!((out.len(), queue.missed()), (64, 92 + 36));
+        assert_eq!((out[0].what, out[63].what), (event(36), event(99)));
     }
 }

@@ -34,7 +34,9 @@ pub fn depacketise(octets: &[u8]) {
     let rate = [None, Ratio::new(30000, 1001), Ratio::new(25, 1), Ratio::new(0, 1)][of(5, 4)];
     let mut config = Config::new(format, 96, rate);
     config.reorder = u32::from(setup[6]);
-    config.window = usize::from(setup[7]);
+    config.numbers = usize::from(setup[7]);
+    config.legs = setup[5] >> 6;
+    config.window = std::time::Duration::from_millis(u64::from(setup[4]) >> 3);
     let mut depacketiser = Depacketiser::video(config);
 
     let mut arrival = Tai(1_700_000_000_000_000_000);

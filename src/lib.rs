@@ -34,7 +34,7 @@
 //! | [`timing`] | ST 2110-21, clocks, losses: what heads and arrivals of packets say |
 //! | [`mem`], [`ring`], [`frame`] | who owns which memory, and who may touch it |
 //! | [`health`] | counters in, words of BCP-008-01 out; which stage is too slow |
-//! | [`track`], [`depacketise`], [`packetise`] | decisions: sequence, placement, and the inverse |
+//! | [`track`], [`merge`], [`depacketise`], [`packetise`] | decisions: sequence, legs as one, placement, and the inverse |
 //! | [`fault`] | decisions: which fault on purpose happens to which packet |
 //! | [`rx`] | receivers: socket, AF_XDP, capture, Rivermax; tap and fault around them |
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
@@ -66,6 +66,7 @@ pub mod gpu;
 pub mod health;
 pub mod kernel;
 pub mod mem;
+pub mod merge;
 pub mod packetise;
 pub mod pipeline;
 pub mod plan;

@@ -21,8 +21,11 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameId(pub u8);
 
-/// Frames open at once at most.
-pub const MAX_OPEN: usize = 4;
+/// Frames open at once at most. Flows of one leg have up to [`FEW_OPEN`], those of several as many as their window needs.
+pub const MAX_OPEN: usize = 64;
+
+/// Frames open at once of a flow of one leg.
+pub const FEW_OPEN: usize = 4;
 
 /// One step of a plan; steps are executed in order.
 #[derive(Clone, Debug, PartialEq)]

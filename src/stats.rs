@@ -176,9 +176,10 @@ pub struct PacketCounters {
     pub lost: u64,
     /// Packets that came after they had been counted as lost, or after their frame had closed.
     pub late: u64,
-    /// Further copies of a packet.
+    /// Further copies of a packet by the leg that had brought it before; copies by other legs are what these are for, see
+    /// [`LegCounters::redundant`].
     pub duplicate: u64,
-    /// Packets that came after one with a higher number.
+    /// Packets that came after one with a higher number by the same leg.
     pub reordered: u64,
     /// Times that the sender started anew (SSRC, sequence, timestamp).
     pub restarts: u64,

@@ -7,6 +7,11 @@
 //! and the arrival agree with it, else the packet is taken for the first of a new sequence *on trial*: the old state is
 //! kept, and when the old sequence goes on, the intruder was a stray.
 
+mod line;
+mod numbers;
+
+pub(crate) use self::line::Line;
+pub(crate) use self::numbers::Numbers;
 use crate::stats::{PacketCounters, Reason};
 use crate::time::Tai;
 
@@ -41,6 +46,8 @@ pub enum Verdict {
     },
     /// New in the old sequence: what came on trial were strays.
     Returned,
+    /// Of the old sequence, behind its end, while another is on trial.
+    Straggler,
     /// Of another sender; counted, not to be used.
     Foreign,
 }
@@ -53,182 +60,10 @@ pub const WINDOW: usize = 16_384;
 const CONFIRM: u32 = 64;
 /// Packets of a trial after which its sender, when the old one comes back, is known as a second sender.
 const STRANGER: u32 = 8;
-/// A jump is believed to be loss when the timestamp moved by less than this (a minute at 90 kHz).
-const MAX_OUTAGE: i32 = 60 * 90_000;
-/// No essence has more packets a tick of 90 kHz (8 million a second).
-const MAX_PER_TICK: i64 = 89;
 /// When an old sequence is said to go on, its timestamps have moved like its arrivals, up to this (half a second).
 const IN_TIME: i64 = 45_000;
 /// A late packet is younger than this many packets.
 const MAX_LATE: i64 = 1 << 20;
-/// How far from the wrap of the low half an extension may move.
-const WRAP_SLACK: u16 = 4096;
-
-/// One sequence that is followed.
-#[derive(Clone, Debug)]
-struct Line {
-    ssrc: u32,
-    /// The number after the highest, as the sender writes it when it goes on in order.
-    next: u32,
-    /// Highest number and the lowest of interest, unwrapped.
-    highest: u64,
-    first: u64,
-    /// Timestamp and arrival of the highest.
-    timestamp: u32,
-    arrival: Tai,
-    /// A bit for each number of the window that has been accounted for, a ring of words.
-    bits: Vec<u64>,
-}
-
-impl Line {
-    fn new(window: usize) -> Self {
-        let words = (window / 64).next_power_of_two().max(2);
-        Line { ssrc: 0, next: 0, highest: 0, first: 0, timestamp: 0, arrival: Tai(0), bits: vec![0; words] }
-    }
-
-    fn start(&mut self, s: Sighting) {
-        self.bits.fill(0);
-        self.ssrc = s.ssrc;
-        // Far from zero, so that nothing that is subtracted from it underflows.
-        self.highest = 1 << 40 | u64::from(s.sequence);
-        self.first = self.highest;
-        self.note(s);
-        self.set(self.highest);
-    }
-
-    #[inline]
-    fn note(&mut self, s: Sighting) {
-        self.next = s.sequence.wrapping_add(1);
-        self.timestamp = s.timestamp;
-        self.arrival = s.arrival;
-    }
-
-    /// Marks a number of the window; was it marked before?
-    #[inline]
-    fn set(&mut self, number: u64) -> bool {
-        let at = (number >> 6) as usize & (self.bits.len() - 1);
-        let bit = 1u64 << (number & 63);
-        let Some(word) = self.bits.get_mut(at) else { return true };
-        let was = *word & bit != 0;
-        *word |= bit;
-        was
-    }
-
-    /// The lowest number that the window holds.
-    #[inline]
-    fn floor(&self) -> u64 {
-        ((self.highest >> 6) + 1 - self.bits.len() as u64) << 6
-    }
-
-    /// Moves the window up to `number`; how many numbers left it without having been seen?
-    #[inline]
-    fn advance(&mut self, number: u64) -> u64 {
-        let (from, to) = (self.highest >> 6, number >> 6);
-        self.highest = number;
-        if from == to { 0 } else { self.turn(from, to) }
-    }
-
-    fn turn(&mut self, from: u64, to: u64) -> u64 {
-        let words = self.bits.len() as u64;
-        let mut lost = 0;
-        for word in from + 1..=to.min(from + words) {
-            // The word that leaves holds the numbers of `words` words before.
-            let at = word as usize & (self.bits.len() - 1);
-            if let Some(bits) = self.bits.get_mut(at) {
-                lost += unseen(*bits, word - words, self.first, self.highest);
-                *bits = 0;
-            }
-        }
-        // Words that were jumped over: nothing of them was ever in the window.
-        if to > from + words {
-            let (low, high) = ((from + 1) << 6, (to + 1 - words) << 6);
-            lost += high - low.max(self.first);
-        }
-        lost
-    }
-
-    /// Numbers of the window that have not been seen.
-    fn pending(&self) -> u64 {
-        let top = self.highest >> 6;
-        (top + 1 - self.bits.len() as u64..=top)
-            .map(|word| {
-                let at = word as usize & (self.bits.len() - 1);
-                unseen(self.bits.get(at).copied().unwrap_or(0), word, self.first, self.highest)
-            })
-            .sum()
-    }
-
-    /// Signed distance from the highest number to a packet's.
-    fn distance(&self, sequence: u32) -> i64 {
-        let low = i64::from((sequence as u16).wrapping_sub(self.highest as u16) as i16);
-        let extension = (sequence >> 16) as u16;
-        let expected = (self.highest.wrapping_add_signed(low) >> 16) as u16;
-        if extension == expected {
-            return low;
-        }
-        // Did not move at the wrap: never does, or will a little later.
-        let last = self.next.wrapping_sub(1);
-        if extension == (last >> 16) as u16 {
-            return low;
-        }
-        // Moved a little before the wrap.
-        let long = i64::from(sequence.wrapping_sub(self.highest as u32) as i32);
-        let near_wrap = (sequence as u16).wrapping_add(WRAP_SLACK) < 2 * WRAP_SLACK;
-        if near_wrap && low.abs() < i64::from(WRAP_SLACK) && (long - low).abs() == 1 << 16 {
-            return low;
-        }
-        long
-    }
-
-    /// Ticks from the highest packet's timestamp.
-    fn ticks(&self, timestamp: u32) -> i32 {
-        timestamp.wrapping_sub(self.timestamp) as i32
-    }
-
-    /// Does a packet `distance` numbers ahead belong to this sequence, with loss between?
-    fn goes_on(&self, s: Sighting, distance: i64) -> bool {
-        let ticks = self.ticks(s.timestamp);
-        if distance <= 0 || !(0..MAX_OUTAGE).contains(&ticks) {
-            return false;
-        }
-        if distance <= self.bits.len() as i64 * 64 {
-            return true;
-        }
-        distance <= i64::from(ticks) * MAX_PER_TICK + (1 << 16) && self.in_time(s, 2 * 90_000)
-    }
-
-    /// Did timestamp and arrival move alike, up to so many ticks?
-    fn in_time(&self, s: Sighting, tolerance: i64) -> bool {
-        let elapsed = s.arrival.since(self.arrival) / 1_000_000 * 90;
-        elapsed.saturating_sub(i64::from(self.ticks(s.timestamp))).saturating_abs() < tolerance
-    }
-}
-
-impl Line {
-    /// Does the window hold the number of a packet that is not ahead?
-    fn holds(&self, s: Sighting, distance: i64) -> bool {
-        let ticks = self.ticks(s.timestamp);
-        (-MAX_OUTAGE..=0).contains(&ticks)
-            && distance <= 0
-            && self.highest.wrapping_add_signed(distance) >= self.floor().max(self.first)
-    }
-}
-
-/// Unmarked numbers of a word of the window, as far as they lie in `first ..= highest`.
-fn unseen(bits: u64, word: u64, first: u64, highest: u64) -> u64 {
-    let base = word << 6;
-    if base + 63 < first || base > highest {
-        return 0;
-    }
-    let mut zeros = !bits;
-    if first > base {
-        zeros &= u64::MAX << (first - base);
-    }
-    if highest < base + 63 {
-        zeros &= u64::MAX >> (63 - (highest - base));
-    }
-    u64::from(zeros.count_ones())
-}
 
 /// A sender that has been recognised as not ours.
 #[derive(Clone, Copy, Debug)]
@@ -264,8 +99,8 @@ impl Track {
     /// replaced by one that has been recognised as a second one.
     pub fn new(window: usize, silence_ns: u64) -> Self {
         Track {
-            line: Line::new(window),
-            before: Line::new(window),
+            line: Line::new(window, 1),
+            before: Line::new(window, 1),
             trial: 0,
             saved: PacketCounters::default(),
             counters: PacketCounters::default(),
@@ -281,26 +116,43 @@ impl Track {
     /// Judges a packet and counts it.
     #[inline]
     pub fn see(&mut self, s: Sighting) -> Verdict {
-        if s.sequence == self.line.next && s.ssrc == self.line.ssrc && self.started && self.trial == 0 {
-            let number = self.line.highest + 1;
-            self.counters.lost += self.line.advance(number);
-            self.line.note(s);
-            self.line.set(number);
-            self.counters.received += 1;
-            self.last = number;
-            return Verdict::New;
-        }
-        self.see_other(s)
+        if self.goes_on(s) { Verdict::New } else { self.see_other(s) }
     }
 
+    /// Is it the next packet in order, as nearly all are? Then it is counted; else [`Track::see_other`] judges it.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, s: Sighting) -> bool {
+        let next = s.sequence == self.line.next && s.ssrc == self.line.ssrc && self.started && self.trial == 0;
+        if next {
+            self.newest(self.line.numbers.highest + 1, s);
+        }
+        next
+    }
+
+    /// With the highest number so far.
+    #[inline]
+    fn newest(&mut self, number: u64, s: Sighting) {
+        self.counters.lost += self.line.numbers.advance(number, |_, _| {});
+        self.line.note(s);
+        self.line.numbers.set(0, number);
+        self.counters.received += 1;
+        self.last = number;
+    }
+
+    /// The first packet of a sequence.
+    fn start(&mut self, s: Sighting) {
+        self.last = self.line.start(s);
+        self.line.numbers.set(0, self.last);
+        self.counters.received += 1;
+    }
+
+    /// Judges a packet that is not the next one.
     #[cold]
     #[inline(never)]
-    fn see_other(&mut self, s: Sighting) -> Verdict {
+    pub(crate) fn see_other(&mut self, s: Sighting) -> Verdict {
         if !self.started {
             self.started = true;
-            self.line.start(s);
-            self.counters.received += 1;
-            self.last = self.line.highest;
+            self.start(s);
             return Verdict::New;
         }
         if self.is_stranger(s) {
@@ -319,13 +171,14 @@ impl Track {
             }
             // A straggler of the old sequence says nothing about which of the two goes on.
             if s.ssrc == self.before.ssrc && self.before.holds(s, distance) {
-                let seen = self.before.set(self.before.highest.wrapping_add_signed(distance));
+                self.last = self.before.numbers.highest.wrapping_add_signed(distance);
+                let seen = self.before.numbers.set(0, self.last);
                 for c in [&mut self.counters, &mut self.saved] {
                     c.lost += u64::from(!seen);
                     c.late += u64::from(!seen);
                     c.duplicate += u64::from(seen);
                 }
-                return Verdict::Late;
+                return Verdict::Straggler;
             }
         }
         if let Some(verdict) = self.follow(s) {
@@ -348,9 +201,7 @@ impl Track {
         std::mem::swap(&mut self.line, &mut self.before);
         self.saved = self.counters;
         self.trial = 1;
-        self.line.start(s);
-        self.counters.received += 1;
-        self.last = self.line.highest;
+        self.start(s);
         Verdict::Restart { aborted }
     }
 
@@ -363,25 +214,19 @@ impl Track {
             if !(1..=16).contains(&distance) || !(0..=9_000).contains(&ticks) {
                 return None;
             }
-            self.line.ssrc = s.ssrc;
         }
         if distance == 1 || self.line.goes_on(s, distance) {
-            let number = self.line.highest.wrapping_add_signed(distance);
-            self.counters.lost += self.line.advance(number);
-            self.line.note(s);
-            self.line.set(number);
-            self.counters.received += 1;
-            self.last = number;
+            self.newest(self.line.numbers.highest.wrapping_add_signed(distance), s);
             self.disorder += u64::from(distance != 1);
             return Some(Verdict::New);
         }
         // Numbers that are not higher come with times that are not later.
-        if distance > 0 || distance <= -MAX_LATE || !(-MAX_OUTAGE..=0).contains(&ticks) {
+        if distance > 0 || distance <= -MAX_LATE || !self.line.is_before(s) {
             return None;
         }
-        let number = self.line.highest.wrapping_add_signed(distance);
+        let number = self.line.numbers.highest.wrapping_add_signed(distance);
         self.last = number;
-        if number < self.line.floor() {
+        if number < self.line.numbers.floor() {
             // A copy, or late: late only while there is loss that no late packet accounts for.
             if self.counters.late < self.counters.lost {
                 self.counters.late += 1;
@@ -390,12 +235,12 @@ impl Track {
             self.counters.duplicate += 1;
             return Some(Verdict::Duplicate);
         }
-        if self.line.set(number) {
+        if self.line.numbers.set(0, number) {
             self.counters.duplicate += 1;
             return Some(Verdict::Duplicate);
         }
         // Reordered at the very beginning: the flow began earlier than thought.
-        self.line.first = self.line.first.min(number);
+        self.line.numbers.first = self.line.numbers.first.min(number);
         self.disorder += 1;
         self.counters.received += 1;
         self.counters.reordered += 1;
@@ -407,7 +252,7 @@ impl Track {
         match verdict {
             Verdict::Reordered => self.counters.reordered -= 1,
             Verdict::New | Verdict::Returned | Verdict::Restart { .. } => {}
-            Verdict::Duplicate | Verdict::Late | Verdict::Foreign => return,
+            Verdict::Duplicate | Verdict::Late | Verdict::Straggler | Verdict::Foreign => return,
         }
         self.counters.received -= 1;
         self.counters.lost += 1;
@@ -453,9 +298,9 @@ impl Track {
     }
 
     fn confirm(&mut self) {
-        self.counters.lost += self.before.pending();
+        self.counters.lost += self.before.numbers.pending();
         self.counters.restarts += 1;
-        self.ended += self.before.highest - self.before.first + 1;
+        self.ended += self.before.numbers.span();
         self.trial = 0;
     }
 
@@ -467,14 +312,15 @@ impl Track {
             _ => self.confirm(),
         }
         if self.started {
-            self.counters.lost += self.line.pending();
-            self.ended += self.line.highest - self.line.first + 1;
+            self.counters.lost += self.line.numbers.pending();
+            self.ended += self.line.numbers.span();
             self.started = false;
             self.stranger = None;
         }
     }
 
     /// Is a new sequence on trial?
+    #[inline]
     pub fn on_trial(&self) -> bool {
         self.trial > 0
     }
@@ -495,23 +341,34 @@ impl Track {
         self.last
     }
 
+    /// Synchronisation source of the sequence; and of the one before, while this one is on trial.
+    pub(crate) const fn ssrc(&self) -> u32 {
+        self.line.ssrc
+    }
+    pub(crate) const fn ssrc_before(&self) -> u32 {
+        self.before.ssrc
+    }
+    /// Arrival of the packet with the highest number.
+    pub(crate) const fn last_arrival(&self) -> Tai {
+        self.line.arrival
+    }
+
     /// Grows whenever a packet that is no copy is not the next one in order.
-    #[inline]
     pub fn disorder(&self) -> u64 {
         self.disorder
     }
 
     /// Numbers that senders have used, as far as can be told: received, lost, and not yet decided.
     pub fn sent(&self) -> u64 {
-        let before = if self.trial > 0 { self.before.highest - self.before.first + 1 } else { 0 };
-        let line = if self.started { self.line.highest - self.line.first + 1 } else { 0 };
+        let before = if self.trial > 0 { self.before.numbers.span() } else { 0 };
+        let line = if self.started { self.line.numbers.span() } else { 0 };
         self.ended + before + line
     }
 
     /// Numbers of which it is not decided whether they are lost.
     pub fn undecided(&self) -> u64 {
-        let before = if self.trial > 0 { self.before.pending() } else { 0 };
-        before + if self.started { self.line.pending() } else { 0 }
+        let before = if self.trial > 0 { self.before.numbers.pending() } else { 0 };
+        before + if self.started { self.line.numbers.pending() } else { 0 }
     }
 
     /// `sent = received + lost`, whatever came.
@@ -631,7 +488,7 @@ mod tests {
         let mut t = Track::new(WINDOW, 0);
         judge(&mut t, &[10, 12]);
         t.see(packet(0x5555_0000, 7_000));
-        assert_eq!(t.see(packet(11, 100)), Verdict::Late);
+        assert_eq!(t.see(packet(11, 100)), Verdict::Straggler);
         assert_eq!(t.see(packet(0x5555_0001, 7_000)), Verdict::New);
         t.finish();
         t.check_invariants();

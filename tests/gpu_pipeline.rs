@@ -113,7 +113,7 @@ fn pool(slab: &mut Slab, layout: &Layout) -> FramePool<Device> {
 fn on_gpu(
     gpu: &Arc<Gpu>,
     conversion: &Conversion,
-    sent: Vec<Vec<Sent>>,
+    sent: Vec<Sent>,
     policy: Incomplete,
     options: Options,
 ) -> (Pictures, FrameCounters, String) {
@@ -126,9 +126,7 @@ fn on_gpu(
     let deliver = Box::new(move |frame: Frame<Device>, _| {
         download.take(&frame).unwrap();
     });
-    let registered = |sent| Registered::new(receiver(sent), gpu).map_err(|(error, _)| error).unwrap();
-    let mut receivers = sent.into_iter().map(registered);
-    let receiver = receivers.next().unwrap();
+    let receiver = Registered::new(receiver(sent), gpu).map_err(|(error, _)| error).unwrap();
     let mut slab = Slab::new(gpu, layout.size, 8).unwrap();
     let kernel = Windows::off(CudaKernel::new(gpu, conversion.clone(), receiver.ring(), options).unwrap());
     let mut pipeline: GpuPipeline = Pipeline::new(
@@ -140,9 +138,6 @@ fn on_gpu(
         None,
         deliver,
     );
-    for receiver in receivers {
-        pipeline.add(receiver).map_err(|(error, _)| error).unwrap();
-    }
     pipeline.run_to_end().unwrap();
     let (counters, kernel) = (pipeline.frames(), pipeline.kernel().counters());
     assert_eq!(kernel.refused, 0);
@@ -184,8 +179,7 @@ fn frames_of_the_gpu_are_those_of_the_cpu() {
             for transfer in [Transfer::Copy, Transfer::Mapped, Transfer::Auto] {
                 for schedule in [Schedule::SubFrame, Schedule::WholeFrame] {
                     let options = Options { transfer, schedule };
-                    let (got, counters, text) =
-                        on_gpu(&gpu, &conversion, vec![packets(wire, cut, holes)], policy, options);
+                    let (got, counters, text) = on_gpu(&gpu, &conversion, packets(wire, cut, holes), policy, options);
                     assert_eq!(counters, counted);
                     assert_eq!(got.len(), expected.len());
                     for (got, expected) in got.iter().zip(&expected) {
@@ -196,25 +190,6 @@ fn frames_of_the_gpu_are_those_of_the_cpu() {
                     println!("{output:?} {policy:?} {options:?}: {} frames, {text}", got.len());
                 }
             }
-        }
-    }
-}
-
-#[test]
-fn packets_of_two_rings_become_frames_of_the_gpu() {
-    let Some(gpu) = gpu() else { return };
-    let wire = format(Sampling::YCbCr422, Depth::D10, 640, 90, Scan::Progressive);
-    let conversion = Conversion { layout: Layout::new(wire, Output::Planar).unwrap(), colour: COLOUR };
-    let (expected, counted) = on_cpu(&conversion, packets(wire, EVEN, false), Incomplete::Show);
-    for transfer in [Transfer::Copy, Transfer::Mapped] {
-        for schedule in [Schedule::SubFrame, Schedule::WholeFrame] {
-            // By turns; leases of the one lie between those of the other.
-            let all = packets(wire, EVEN, false);
-            let half = |n: usize| all.iter().skip(n).step_by(2).cloned().collect::<Vec<_>>();
-            let options = Options { transfer, schedule };
-            let (got, counters, _) = on_gpu(&gpu, &conversion, vec![half(0), half(1)], Incomplete::Show, options);
-            assert_eq!(counters, counted);
-            assert!(got == expected, "{options:?}");
         }
     }
 }

@@ -1081,7 +1081,7 @@ fn audio_on_the_port() {
             octets.extend([&sample.to_be_bytes()[1..], &sample.to_be_bytes()[1..]].concat());
         }
         let arrival = Tai(1_700_000_000_000_000_000 + u64::from(n) * 1_000_000);
-        packets.push(Sent { present: octets.len(), octets, arrival, frame: 0, sources: vec![], marker: false });
+        packets.push(Sent { present: octets.len(), octets, arrival, frame: 0, sources: vec![], marker: false, leg: 0 });
     }
     for scan in SCANS {
         let r = receive(hd_small(scan), &packets);

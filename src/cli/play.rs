@@ -22,6 +22,7 @@ use gdmedia::frame::Frame;
 use gdmedia::gpu::Choice;
 use gdmedia::kernel::{self, Colour, Conversion};
 use gdmedia::mem::Space;
+use gdmedia::merge::Class;
 use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::sink::export::Target;
 use gdmedia::worker::{Ended, Worker};
@@ -119,6 +120,10 @@ pub struct Args {
     /// Compare the copies of packets that the legs bring, octet for octet: for a fault of the sender to be found
     #[arg(long)]
     compare_legs: bool,
+    /// How far the legs of a flow may lie apart (ST 2022-7): class A (10 ms), B (50 ms), C (450 ms, or 150 ms from 270 Mbit/s
+    /// on), D (150 us), or a time such as 25ms; A when not given
+    #[arg(long, value_name = "A|B|C|D|TIME")]
+    redundancy: Option<Class>,
     /// Sleep between two drains of the socket; 0 spins (isolated core only)
     #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "1ms")]
     sleep: Duration,

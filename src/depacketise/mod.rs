@@ -6,8 +6,9 @@ pub mod video;
 
 pub use video::{Config, Video};
 
+use crate::event::Event;
 use crate::plan::Plan;
-use crate::stats::PacketCounters;
+use crate::stats::{LegCounters, PacketCounters};
 use crate::time::Tai;
 
 /// A received packet, as far as the CPU sees it.
@@ -40,8 +41,8 @@ impl Depacketiser {
         Depacketiser::Video(Box::new(Video::new(config)))
     }
 
-    /// What a batch of packets, in the order of their arrival, amounts to. Packets of both legs of a flow may be among
-    /// them: the second copy is a duplicate.
+    /// What a batch of packets, in the order of their arrival by each leg, amounts to. Packets of all legs of a flow may be
+    /// among them, or each leg has its own batches.
     pub fn push<'a>(&mut self, packets: impl Iterator<Item = Packet<'a>>) -> &Plan {
         match self {
             Depacketiser::Video(v) => v.push(packets),
@@ -66,6 +67,34 @@ impl Depacketiser {
     pub fn counters(&self) -> PacketCounters {
         match self {
             Depacketiser::Video(v) => v.counters(),
+        }
+    }
+
+    /// How many frames may be open at once.
+    pub fn open_frames(&self) -> usize {
+        match self {
+            Depacketiser::Video(v) => v.config().open_frames(),
+        }
+    }
+
+    /// What has been counted of each leg, in their order.
+    pub fn legs(&self) -> Vec<LegCounters> {
+        match self {
+            Depacketiser::Video(v) => v.legs(),
+        }
+    }
+
+    /// Appends to `out` what has happened to the flow since the call before.
+    pub fn take_events(&mut self, out: &mut Vec<Event>) {
+        match self {
+            Depacketiser::Video(v) => v.take_events(out),
+        }
+    }
+
+    /// Events that were not kept because there were too many: a sender that flaps makes a few a second.
+    pub fn missed_events(&self) -> u64 {
+        match self {
+            Depacketiser::Video(v) => v.missed_events(),
         }
     }
 

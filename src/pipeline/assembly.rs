@@ -31,9 +31,9 @@ enum Without {
 pub(super) struct Assembly<F: Space, K> {
     pub kernel: K,
     pool: FramePool<F>,
-    open: [Option<FrameBuf<F>>; MAX_OPEN],
+    open: Vec<Option<FrameBuf<F>>>,
     /// Why those that are open and have no memory have none.
-    without: [Without; MAX_OPEN],
+    without: Vec<Without>,
     /// Frames that open get no memory.
     pub shedding: bool,
     pub policy: Incomplete,
@@ -63,8 +63,8 @@ impl<F: Space, K> Assembly<F, K> {
         Assembly {
             kernel,
             pool,
-            open: std::array::from_fn(|_| None),
-            without: Default::default(),
+            open: (0..MAX_OPEN).map(|_| None).collect(),
+            without: (0..MAX_OPEN).map(|_| Without::default()).collect(),
             shedding: false,
             policy,
             clock,

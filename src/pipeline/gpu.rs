@@ -1,8 +1,8 @@
 //! An SDP's video flow into frames of the GPU; and what happens when the GPU is lost.
 
-use super::video::{clock, conversion, frame_time};
-use super::{Deliver, HostPipeline, Pipeline, Progress, Settings, video};
-use crate::depacketise::{Config, Depacketiser};
+use super::video::{clock, config, conversion, frame_time, frames as frames_of};
+use super::{Deliver, HostPipeline, Pipeline, Progress, Settings};
+use crate::depacketise::Depacketiser;
 use crate::error::{Error, Kind, Result};
 use crate::format::Layout;
 use crate::frame::FramePool;
@@ -10,6 +10,7 @@ use crate::gpu::Gpu;
 use crate::kernel::cuda::{CudaKernel, Options};
 use crate::kernel::{Conversion, CpuKernel, Level, Windows};
 use crate::mem::{Device, GpuAccess, Host, Slab};
+use crate::plan::FEW_OPEN;
 use crate::rx::{Receiver, Registered, RxError};
 use crate::sdp::Flow;
 use crate::worker::{Report, Stepper};
@@ -137,15 +138,15 @@ where
     R::Mem: GpuAccess,
 {
     let conversion = conversion(flow, settings)?;
+    let config = config(flow, settings.redundancy)?;
     let frames = match frames {
         Some(frames) if **frames.pool.layout() == conversion.layout => frames,
         Some(_) => {
             return Err(Error::new(Kind::Usage, "frames of another layout cannot be shared")
                 .cure("share frames among streams of one format and output"));
         }
-        None => GpuFrames::new(gpu, conversion.layout.clone(), settings.frames)?,
+        None => GpuFrames::new(gpu, conversion.layout.clone(), frames_of(settings, &config))?,
     };
-    let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
     let kernel = CudaKernel::new(gpu, conversion.clone(), receiver.ring(), options)?;
     let kernel = Windows::new(kernel, &conversion, receiver.ring(), settings.windows);
     Ok((Depacketiser::video(config), kernel, frames))
@@ -176,7 +177,8 @@ struct Fallback {
 impl Moving {
     /// `deliver` gets the frames of the CPU, should it come to that.
     pub fn new(pipeline: GpuPipeline, settings: &Settings, deliver: Deliver<Host>) -> Self {
-        let plan = Fallback { frames: settings.frames, level: settings.level, deliver };
+        let more = pipeline.depacketiser().open_frames() - FEW_OPEN;
+        let plan = Fallback { frames: settings.frames + more, level: settings.level, deliver };
         Moving { state: State::Gpu(Box::new(pipeline)), plan: Some(plan), remark: None }
     }
 

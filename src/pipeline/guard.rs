@@ -78,7 +78,7 @@ pub(super) struct Guard<F: Space> {
     /// Its ring is overwritten in time.
     current_counts: bool,
     /// Of each open frame: its number, and its octets that were overwritten.
-    open: [(Serial, Vec<Missing>); MAX_OPEN],
+    open: Vec<(Serial, Vec<Missing>)>,
     opened: Serial,
     closing: VecDeque<Closing<F>>,
     /// Slots are read when frames close: leases that were given back before.
@@ -99,7 +99,7 @@ impl<F: Space> Guard<F> {
             row_octets: wire.row_octets(),
             current: Read::default(),
             current_counts: false,
-            open: Default::default(),
+            open: (0..MAX_OPEN).map(|_| Default::default()).collect(),
             opened: 0,
             closing: VecDeque::with_capacity(MAX_OPEN),
             kept: at_close.then(VecDeque::new),

@@ -7,6 +7,8 @@ use crate::format::{Layout, Output, WireFormat};
 use crate::frame::FramePool;
 use crate::kernel::{Colour, Conversion, CpuKernel, Level, Windows};
 use crate::mem::Host;
+use crate::merge::Class;
+use crate::plan::FEW_OPEN;
 use crate::rx::Receiver;
 use crate::sdp::{Essence, Flow, MediaClock, Video};
 use crate::time;
@@ -22,8 +24,11 @@ pub struct Settings {
     pub output: Output,
     /// What to do with holes.
     pub incomplete: Incomplete,
-    /// Frames that may be in use at once: being filled, kept for concealment, waiting for sinks.
+    /// Frames that may be in use at once: being filled, kept for concealment, waiting for sinks. Where the legs of a flow lie
+    /// so far apart that more than [`FEW_OPEN`] are filled at once, there are as many more.
     pub frames: usize,
+    /// How far the legs of a flow may lie apart, where it has more than one.
+    pub redundancy: Class,
     /// Best instruction set to use; the best of this CPU when not given.
     pub level: Option<Level>,
     /// May frames be windows of the receiver's ring, where it lends itself to that? Else why those who get them want memory of
@@ -37,6 +42,7 @@ impl Default for Settings {
             output: Output::Planar,
             incomplete: Incomplete::Conceal,
             frames: 10,
+            redundancy: Class::A,
             level: None,
             windows: Err("not asked for"),
         }
@@ -121,6 +127,20 @@ pub(super) fn conversion(flow: &Flow, settings: &Settings) -> Result<Conversion>
     Ok(Conversion { layout, colour })
 }
 
+/// What the depacketiser of a flow has to know.
+///
+/// # Errors
+/// The flow is no video that can be received, or its legs may lie too far apart.
+pub fn config(flow: &Flow, class: Class) -> Result<Config> {
+    let video = video(flow)?;
+    Config::new(wire(video)?, flow.payload_type, video.rate).with_legs(flow.legs.len().max(1), class)
+}
+
+/// How many frames there are to be.
+pub(super) fn frames(settings: &Settings, config: &Config) -> usize {
+    settings.frames + config.open_frames() - FEW_OPEN
+}
+
 impl HostPipeline {
     /// Prepares everything from a receiver that has joined the legs of `flow` to `deliver`.
     ///
@@ -133,9 +153,9 @@ impl HostPipeline {
         deliver: Deliver<Host>,
     ) -> Result<Self> {
         let conversion = conversion(flow, settings)?;
-        let pool = FramePool::host(conversion.layout.clone(), settings.frames)?;
+        let config = config(flow, settings.redundancy)?;
+        let pool = FramePool::host(conversion.layout.clone(), frames(settings, &config))?;
         let receiver: Box<dyn Receiver<Mem = Host>> = Box::new(receiver);
-        let config = Config::new(*conversion.wire(), flow.payload_type, video(flow)?.rate);
         let kernel = CpuKernel::new(conversion.clone(), settings.level);
         let kernel = Windows::new(kernel, &conversion, receiver.ring(), settings.windows);
         let depacketiser = Depacketiser::video(config);

@@ -78,10 +78,6 @@ macro_rules! put_through_together {
 mod together {
     put_through_together!(sockets, crate::pair::sockets());
     put_through_together!(xdp_and_socket, crate::pair::xdp_and_socket());
-    // They are read side by side, whatever their times.
-    put_through!(captures, crate::pair::captures(), two_legs_make_up_for_each_other);
-    // Their times have nothing to do with each other, so none bridges the other's holes.
-    put_through!(capture_and_socket, crate::pair::capture_and_socket(), one_of_two_legs_is_enough);
     #[cfg(feature = "rivermax-stand-in")]
     put_through_together!(rivermax_and_socket, crate::pair::rivermax_and_socket());
 }

@@ -1,6 +1,5 @@
 //! Two receivers of two backends, each with one leg of a flow.
 
-use crate::pcap::Recorded;
 use crate::setup::{Ability, Datagram, Opened, Setup};
 use crate::socket::{self, Loopback};
 use crate::xdp;
@@ -18,14 +17,6 @@ pub fn sockets() -> Option<Box<dyn Setup>> {
 
 pub fn xdp_and_socket() -> Option<Box<dyn Setup>> {
     Pair::of_both(xdp::Veth::new(Mode::Native), socket::Veth::new())
-}
-
-pub fn captures() -> Option<Box<dyn Setup>> {
-    Pair::of_both(Some(Recorded::new()), Some(Recorded::new()))
-}
-
-pub fn capture_and_socket() -> Option<Box<dyn Setup>> {
-    Pair::of_both(Some(Recorded::new()), Some(Loopback::new()))
 }
 
 #[cfg(feature = "rivermax-stand-in")]

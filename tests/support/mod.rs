@@ -4,7 +4,7 @@
 use gdmedia::depacketise::{Config, Depacketiser, Packet};
 use gdmedia::format::WireFormat;
 use gdmedia::packetise::{Cut, Packetiser, STANDARD_UDP, Source, Style};
-use gdmedia::plan::{Fate, FrameEnd, Missing, Plan, Step};
+use gdmedia::plan::{Fate, FrameEnd, MAX_OPEN, Missing, Plan, Step};
 use gdmedia::sdp::{Depth, Ratio, Sampling, Scan};
 use gdmedia::stats::PacketCounters;
 use gdmedia::time::{Tai, VIDEO_CLOCK, frame_nanos, frame_ticks, half_frame_ticks};
@@ -61,6 +61,7 @@ pub struct Sent {
     pub frame: usize,
     pub sources: Vec<Source>,
     pub marker: bool,
+    pub leg: u8,
 }
 
 impl Sent {
@@ -137,6 +138,7 @@ impl Sender {
                 frame: n,
                 sources: built.sources().to_vec(),
                 marker: built.marker,
+                leg: 0,
             }
         };
         self.packetiser.frame(first, second).enumerate().map(build).collect()
@@ -163,7 +165,7 @@ impl Out {
 pub struct Receiver {
     pub format: WireFormat,
     pub dep: Depacketiser,
-    open: [Option<Vec<u8>>; 4],
+    open: Vec<Option<Vec<u8>>>,
     pub out: Vec<Out>,
     pub batch: usize,
 }
@@ -174,7 +176,7 @@ impl Receiver {
     }
     pub fn with(config: Config) -> Self {
         let format = config.format;
-        Receiver { format, dep: Depacketiser::video(config), open: [const { None }; 4], out: vec![], batch: 7 }
+        Receiver { format, dep: Depacketiser::video(config), open: vec![None; MAX_OPEN], out: vec![], batch: 7 }
     }
     pub fn feed(&mut self, packets: &[Sent]) {
         for batch in packets.chunks(self.batch) {
@@ -184,7 +186,7 @@ impl Receiver {
                 octets: p.present as u16,
                 wire_octets: p.octets.len() as u16,
                 arrival: p.arrival,
-                leg: 0,
+                leg: p.leg,
             }));
             apply(plan, batch, self.format, &mut self.open, &mut self.out);
             self.dep.check_invariants();
@@ -206,7 +208,7 @@ impl Receiver {
     }
 }
 
-fn apply(plan: &Plan, batch: &[Sent], format: WireFormat, open: &mut [Option<Vec<u8>>; 4], out: &mut Vec<Out>) {
+fn apply(plan: &Plan, batch: &[Sent], format: WireFormat, open: &mut [Option<Vec<u8>>], out: &mut Vec<Out>) {
     for step in &plan.steps {
         match step {
             Step::Open(id) => {

@@ -130,6 +130,7 @@ impl Run<'_> {
             output: self.conversion.output(),
             incomplete: self.args.incomplete.into(),
             frames: frames(sinks),
+            redundancy: self.args.redundancy.unwrap_or_default(),
             level: self.args.kernel.map(Into::into),
             windows: sinks.windows(),
         }

@@ -7,7 +7,9 @@ use super::{Args, Gate, limits};
 use gdmedia::error::Error;
 use gdmedia::format::{Layout, WireFormat};
 use gdmedia::kernel::Conversion;
+use gdmedia::merge::Class;
 use gdmedia::packetise::{Cut, Packetiser, Style};
+use gdmedia::pipeline;
 use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
 use gdmedia::stats::{LegComparison, LegDifference, Reason};
 use gdmedia::worker::Report;
@@ -55,6 +57,17 @@ pub fn bit_rate(flow: &Flow, video: &Video) -> u64 {
     expected(flow, video).bit_rate.unwrap_or(0)
 }
 
+/// How far the legs may lie apart, and what that takes.
+fn legs(flow: &Flow, redundancy: Option<Class>) -> Option<String> {
+    if flow.legs.len() < 2 {
+        return redundancy.map(|_| "1: --redundancy is for flows of two".to_owned());
+    }
+    let class = redundancy.unwrap_or_default();
+    let config = pipeline::config(flow, class).ok()?;
+    let window = config.window.as_secs_f64() * 1e3;
+    Some(format!("{}, window {window} ms ({class}), {} frames open", config.legs, config.open_frames()))
+}
+
 /// What is said when a run starts.
 pub struct Start {
     lines: Vec<(&'static str, String)>,
@@ -89,6 +102,7 @@ impl Start {
             let name = leg.mid.as_deref().map(|mid| format!(" ({mid})")).unwrap_or_default();
             lines.push(("leg", format!("{n}{name}: {} port {}, {from}", leg.destination, leg.port)));
         }
+        lines.extend(legs(flow, args.redundancy).map(|text| ("legs", text)));
         lines.push(("clock", clock(flow)));
         let wrong = description.diagnostics.iter().filter(|d| d.severity >= Severity::Warning);
         lines.extend(wrong.clone().map(|d| ("SDP", format!("line {}: {} ({})", d.line, d.message, d.cure))));
@@ -116,6 +130,7 @@ impl Start {
             "flow": flow,
             "diagnostics": wrong.collect::<Vec<_>>(),
             "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
+            "redundancy": legs(flow, args.redundancy),
             "backend": backend,
             "backends_passed": engine.passed,
             "notes": caps.notes.iter().chain(&sinks.notes).collect::<Vec<_>>(),

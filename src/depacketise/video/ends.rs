@@ -1,51 +1,81 @@
 //! How frames begin and end in a plan.
 
-use super::frames::{self, Query};
-use super::{NO_FRAME, NONE, Video};
+use super::frames::{self, Query, deadline};
+use super::{NO_FRAME, Video};
 use crate::plan::{Fate, FrameEnd, Step};
 use crate::sdp::Scan;
 use crate::time::Tai;
 
 impl Video {
+    /// Opens the frame of a packet; nothing when it came too late for that.
     pub(super) fn open(&mut self, query: Query, key: u32, arrival: Tai) -> Option<u8> {
+        let held = self.merge.is_held(query.epoch);
+        if self.several && !held && arrival.0 >= deadline(self.frames.later_began(query), self.window) {
+            return None;
+        }
         if self.frames.is_full() {
-            self.close_oldest();
+            match self.frames.order().last().copied() {
+                // A frame of nobody knows whom gives way.
+                _ if held => return None,
+                Some(newest) if self.frames.get(newest).held => self.close(newest, Some(Fate::Acquiring)),
+                _ => self.close_oldest(),
+            }
         }
         let index = self.frames.begin(query, key, arrival)?;
         let (before, after) = self.frames.neighbours(index);
         let expires = self.patience();
-        if let Some(open) = before.map(|i| self.frames.get(i)) {
+        if !self.several
+            && let Some(open) = before.map(|i| self.frames.get(i))
+        {
             open.expires = open.expires.min(expires);
         }
         let joining_after = after.is_some_and(|i| self.frames.get(i).joining);
-        let first = self.epoch.frames == 0;
+        let first = self.epoch().frames == 0;
         let open = self.frames.get(index);
-        if after.is_some() {
+        if after.is_some() && !self.several {
             open.expires = expires;
         }
         open.joining = first || joining_after;
-        self.epoch.frames = self.epoch.frames.saturating_add(1);
+        open.held = held;
+        let epoch = self.epoch_mut();
+        epoch.frames = epoch.frames.saturating_add(1);
         self.ever = true;
         self.flush();
         self.plan.steps.push(Step::Open(frames::id(index)));
-        self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
+        if self.several {
+            self.frames.set_deadlines(self.window);
+        }
+        self.set_next_expiry();
         Some(index)
     }
 
-    /// The packet count up to which a frame is waited for when a later one has begun now.
+    /// The time up to which a frame of one leg is waited for when a later one has begun now.
     pub(super) fn patience(&self) -> u64 {
         // On trial it may be a stray: then the frame before is not over.
-        self.count + u64::from(self.config.reorder).max(if self.track.on_trial() { 128 } else { 1 })
+        self.clock + u64::from(self.config.reorder).max(if self.merge.on_trial() { 128 } else { 1 })
+    }
+
+    pub(super) fn set_next_expiry(&mut self) {
+        self.next_expiry =
+            if self.several { self.oldest_until() } else { self.frames.oldest().map_or(u64::MAX, |o| o.expires) };
     }
 
     /// Closes what is whole or has waited long enough, in order.
     #[cold]
     #[inline(never)]
     pub(super) fn settle(&mut self) {
-        while self.frames.oldest().is_some_and(|o| o.coverage.remaining() == 0 || o.expires <= self.count) {
+        while let Some(oldest) = self.frames.oldest() {
+            let over = if self.several {
+                self.oldest_until() <= self.clock
+            } else {
+                oldest.coverage.remaining() == 0 || oldest.expires <= self.clock
+            };
+            if !over {
+                break;
+            }
             self.close_oldest();
         }
-        self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
+        self.set_next_expiry();
     }
 
     pub(super) fn close_oldest(&mut self) {
@@ -56,17 +86,19 @@ impl Video {
 
     pub(super) fn close(&mut self, index: u8, fate: Option<Fate>) {
         self.flush();
-        let first = 1 - self.pairing.second;
+        let epoch = self.frames.get(index).epoch;
+        let epoch = self.epochs.iter().position(|e| e.id == epoch);
+        let of_epoch = epoch.and_then(|at| self.epochs.get(at));
+        let first = 1 - of_epoch.map_or(self.pairing.second, |e| e.order.second);
+        let known = of_epoch.is_none_or(|e| e.numbering.is_known());
         let (row_pgroups, pgroup_octets) = (self.geometry.row_pgroups, self.geometry.pgroup_octets);
-        let known = self.epoch.numbering.is_known();
-        let same_epoch = self.frames.get(index).epoch == self.epoch.id;
         let open = self.frames.get(index);
         let whole = open.coverage.remaining() == 0;
         let fate = fate.unwrap_or(if open.tainted {
             Fate::Acquiring
         } else if whole {
             Fate::Complete
-        } else if open.joining || (same_epoch && !known) {
+        } else if open.joining || !known {
             Fate::Acquiring
         } else {
             Fate::Incomplete
@@ -84,17 +116,18 @@ impl Video {
             packets: open.packets,
             missing: start..self.plan.missing.len() as u32,
         };
-        let tainted = open.tainted;
+        let (tainted, low, high) = (open.tainted, open.low, open.high);
         self.plan.steps.push(Step::Close(frames::id(index), end));
-        self.frames.end(index, whole);
-        if self.current.index == index {
-            self.current = NONE;
-        }
-        if same_epoch {
-            self.epoch.last_closed = Some(key);
+        let at = self.frames.end(index, whole);
+        self.closed_for_legs(index, whole, at);
+        if let Some(at) = epoch
+            && let Some(epoch) = self.epochs.get_mut(at)
+        {
+            epoch.last_closed = epoch.last_closed.max(Some(low));
+            epoch.highest_closed = epoch.highest_closed.max(Some(high));
             if !known {
-                self.epoch.numbering.frame_closed(whole && !tainted);
-                self.numbering_settled();
+                epoch.numbering.frame_closed(whole && !tainted);
+                self.numbering_settled(at);
             }
         }
     }

@@ -4,8 +4,8 @@ use super::coverage::Coverage;
 use crate::plan::{FrameId, MAX_OPEN};
 use crate::time::Tai;
 
-/// Closed frames that are remembered, to judge late packets.
-const REMEMBERED: usize = 8;
+/// Closed frames that are remembered besides as many as may be open, to judge late packets.
+const REMEMBERED: usize = 4;
 /// Fields a tenth of a second apart are not a pair at any rate.
 const UNKNOWN_RATE_PAIR: i32 = 9_000;
 /// Senders round the half frame one way or the other.
@@ -54,7 +54,12 @@ pub(super) struct End {
 
 #[derive(Debug)]
 pub(super) struct Open {
-    pub(super) epoch: u32,
+    pub(super) epoch: u64,
+    /// Of packets that placed something: the lowest number, and, where there are several legs, the highest.
+    pub(super) low: u64,
+    pub(super) high: u64,
+    /// Lower numbers are of another frame with the same timestamp.
+    floor: u64,
     /// Timestamp of the first field, or what it must have been.
     pub(super) key: u32,
     /// Timestamps of the fields, by field bit.
@@ -69,69 +74,84 @@ pub(super) struct Open {
     pub(super) joining: bool,
     /// Holds octets in the wrong rows.
     pub(super) tainted: bool,
-    /// The packet count at which it is not waited for any longer.
+    /// The time (see [`crate::merge::Merge::arrives`]) at which it is not waited for any longer.
     pub(super) expires: u64,
+    /// Whose it is will be decided later: it waits.
+    pub(super) held: bool,
 }
 
 /// What is remembered of a closed frame.
 #[derive(Clone, Copy, Debug)]
-struct Closed {
-    epoch: u32,
+pub(super) struct Closed {
+    epoch: u64,
     fields: [Option<u32>; 2],
     end: Option<End>,
+    floor: u64,
     whole: bool,
+    /// What comes from then on was too late.
+    pub(super) expires: u64,
 }
 
 /// Where a packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Open(u8),
-    Closed { whole: bool },
+    Closed { whole: bool, at: u8 },
     Nowhere,
 }
 
 /// What is asked about a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query {
-    pub(super) epoch: u32,
+    pub(super) epoch: u64,
     pub(super) f: usize,
     pub(super) timestamp: u32,
-    /// The packet's number when none had a higher one.
-    pub(super) newest: Option<u64>,
+    /// The packet's number, and whether none was higher.
+    pub(super) number: u64,
+    pub(super) newest: bool,
     /// Row and offset of its first segment, as one number.
     pub(super) place: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Frames {
-    open: [Open; MAX_OPEN],
+    open: Box<[Open; MAX_OPEN]>,
     /// Indices of open frames, oldest first.
     order: [u8; MAX_OPEN],
     len: usize,
-    closed: [Option<Closed>; REMEMBERED],
+    /// At most so many are open at once.
+    capacity: usize,
+    closed: Vec<Option<Closed>>,
     next_closed: usize,
 }
 
 impl Frames {
-    pub(super) fn new(pgroups: u32) -> Self {
-        let open = || Open {
+    /// `capacity` frames of `pgroups` may be open at once; at most [`MAX_OPEN`].
+    pub(super) fn new(pgroups: u32, capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, MAX_OPEN);
+        let open = |index| Open {
             epoch: 0,
+            low: 0,
+            high: 0,
+            floor: 0,
             key: 0,
             fields: [None; 2],
             ends: [None; 2],
-            coverage: Coverage::new(pgroups),
+            coverage: Coverage::new(if index < capacity { pgroups } else { 0 }),
             first_arrival: Tai(0),
             last_arrival: Tai(0),
             packets: 0,
             joining: false,
             tainted: false,
             expires: u64::MAX,
+            held: false,
         };
         Frames {
-            open: std::array::from_fn(|_| open()),
+            open: Box::new(std::array::from_fn(open)),
             order: [0; MAX_OPEN],
             len: 0,
-            closed: [None; REMEMBERED],
+            capacity,
+            closed: vec![None; capacity + REMEMBERED],
             next_closed: 0,
         }
     }
@@ -143,8 +163,10 @@ impl Frames {
         &mut self.open[usize::from(index) & (MAX_OPEN - 1)]
     }
 
-    pub(super) fn peek(&self, index: u8) -> Option<&Open> {
-        self.open.get(usize::from(index))
+    /// The oldest frame of a sequence.
+    pub(super) fn first_of(&self, epoch: u64) -> Option<u8> {
+        let of = |i: &u8| self.open.get(usize::from(*i)).is_some_and(|o| o.epoch == epoch);
+        self.order().iter().copied().find(of)
     }
 
     /// Indices of open frames, oldest first.
@@ -157,55 +179,118 @@ impl Frames {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.len == MAX_OPEN
+        self.len >= self.capacity
     }
 
-    pub(super) fn of_epoch(&mut self, epoch: u32) -> impl Iterator<Item = &mut Open> {
-        let used = self.order[..self.len.min(MAX_OPEN)].iter().fold(0u32, |set, i| set | 1 << i);
+    pub(super) fn of_epoch(&mut self, epoch: u64) -> impl Iterator<Item = &mut Open> {
+        let used = self.used();
         let frames = self.open.iter_mut().enumerate();
         frames.filter(move |(i, o)| used & 1 << i != 0 && o.epoch == epoch).map(|(_, o)| o)
+    }
+
+    /// A bit for each index that is in use.
+    fn used(&self) -> u64 {
+        self.order().iter().fold(0, |set, i| set | 1 << i)
+    }
+
+    /// A closed frame that [`Frames::find`] found.
+    pub(super) fn closed(&self, at: u8) -> Option<&Closed> {
+        self.closed.get(usize::from(at))?.as_ref()
     }
 
     pub(super) fn find(&self, q: Query, pairing: Pairing) -> Found {
         for (age, index) in self.order().iter().rev().enumerate() {
             let Some(open) = self.open.get(usize::from(*index)) else { continue };
-            if open.epoch != q.epoch || !pairing.fits(&open.fields, q.f, q.timestamp, age == 0) {
+            if open.epoch != q.epoch || q.number < open.floor || !pairing.fits(&open.fields, q.f, q.timestamp, age == 0)
+            {
                 continue;
             }
             if !starts_again(q, pairing, &open.ends) {
                 return Found::Open(*index);
             }
         }
-        for closed in self.closed.iter().flatten() {
-            if closed.epoch != q.epoch || !pairing.fits(&closed.fields, q.f, q.timestamp, false) {
+        // The newest first: timestamps may come again.
+        let count = self.closed.len();
+        for age in 1..=count {
+            let at = (self.next_closed + count - age) % count;
+            let Some(Some(closed)) = self.closed.get(at) else { break };
+            if closed.epoch != q.epoch
+                || q.number < closed.floor
+                || !pairing.fits(&closed.fields, q.f, q.timestamp, false)
+            {
                 continue;
             }
             if !starts_again(q, pairing, &[closed.end; 2]) {
-                return Found::Closed { whole: closed.whole };
+                return Found::Closed { whole: closed.whole, at: at as u8 };
             }
         }
         Found::Nowhere
     }
 
-    /// Takes an idle frame into use. It is the newest when `newest`, else it goes where its key belongs. There must be
-    /// room.
+    /// The end of the newest frame that has the timestamp of a packet: what begins again with it lies behind.
+    fn floor(&self, q: Query) -> u64 {
+        let same = |epoch: u64, fields: &[Option<u32>; 2]| epoch == q.epoch && fields[q.f] == Some(q.timestamp);
+        let open = self.order().iter().filter_map(|i| self.open.get(usize::from(*i)));
+        let open = open.filter(|o| same(o.epoch, &o.fields)).filter_map(|o| o.ends[0].max(o.ends[1]));
+        let closed = self.closed.iter().flatten().filter(|c| same(c.epoch, &c.fields)).filter_map(|c| c.end);
+        open.chain(closed).max().map_or(0, |end| end.number + 1)
+    }
+
+    /// Where a frame belongs in the order: that of sequences and numbers.
+    fn place(&self, q: Query) -> usize {
+        let newer = |i: &u8| self.open.get(usize::from(*i)).is_some_and(|o| (o.epoch, o.low) > (q.epoch, q.number));
+        self.order().iter().position(newer).unwrap_or(self.len)
+    }
+
+    /// When a frame later than that of a packet began, of those that are open and not held; for ever when none did.
+    pub(super) fn later_began(&self, q: Query) -> u64 {
+        let later = self.order().get(self.place(q)..).unwrap_or_default();
+        self.began(later)
+    }
+
+    /// Takes an idle frame into use, in the order of sequences and numbers. There must be room.
     pub(super) fn begin(&mut self, q: Query, key: u32, arrival: Tai) -> Option<u8> {
-        let index = (0..MAX_OPEN as u8).find(|i| !self.order().contains(i))?;
-        let mut place = self.len;
-        if q.newest.is_none() {
-            let newer =
-                |i: &u8| self.open.get(usize::from(*i)).is_some_and(|o| o.epoch == q.epoch && older(key, o.key));
-            place = self.order().iter().position(newer).unwrap_or(self.len);
+        let index = (!self.used()).trailing_zeros() as u8;
+        if usize::from(index) >= self.capacity {
+            return None;
         }
+        let floor = if q.newest { self.floor(q) } else { 0 };
+        let place = self.place(q);
         self.order.copy_within(place..self.len, place + 1);
         self.order[place] = index;
         self.len += 1;
         let open = self.get(index);
         open.coverage.clear();
         (open.epoch, open.key, open.fields, open.ends) = (q.epoch, key, [None; 2], [None; 2]);
+        (open.low, open.high, open.floor) = (q.number, q.number, floor);
         (open.first_arrival, open.last_arrival, open.packets) = (arrival, arrival, 0);
-        (open.joining, open.tainted, open.expires) = (false, false, u64::MAX);
+        (open.joining, open.tainted, open.expires, open.held) = (false, false, u64::MAX, false);
         Some(index)
+    }
+
+    /// Nothing waits longer than `window` after a later frame has begun; what is held is not there. All in nanoseconds.
+    pub(super) fn set_deadlines(&mut self, window: u64) {
+        let mut later = u64::MAX;
+        for at in (0..self.len).rev() {
+            let Some(open) = self.order.get(at).and_then(|i| self.open.get_mut(usize::from(*i))) else { continue };
+            if !open.held {
+                open.expires = open.expires.min(deadline(later, window));
+                later = later.min(open.first_arrival.0);
+            }
+        }
+        for closed in self.closed.iter_mut().flatten() {
+            closed.expires = closed.expires.min(deadline(later, window));
+        }
+    }
+
+    /// The first time at which any open frame began, of those that are not held.
+    pub(super) fn first_began(&self) -> u64 {
+        self.began(self.order())
+    }
+
+    fn began(&self, of: &[u8]) -> u64 {
+        let open = of.iter().filter_map(|i| self.open.get(usize::from(*i)));
+        open.filter(|o| !o.held).map(|o| o.first_arrival.0).min().unwrap_or(u64::MAX)
     }
 
     /// The frames before and after `index` in the order: is one older, is one newer?
@@ -215,20 +300,24 @@ impl Frames {
         (at.checked_sub(1).and_then(|n| order.get(n)).copied(), order.get(at + 1).copied())
     }
 
-    /// Remembers an open frame as closed and takes it out of the order.
-    pub(super) fn end(&mut self, index: u8, whole: bool) {
+    /// Remembers an open frame as closed and takes it out of the order. Gives its place among those that are remembered.
+    pub(super) fn end(&mut self, index: u8, whole: bool) -> u8 {
         let open = self.get(index);
-        let closed = Closed { epoch: open.epoch, fields: open.fields, end: open.ends[0].max(open.ends[1]), whole };
-        self.closed[self.next_closed % REMEMBERED] = Some(closed);
-        self.next_closed = (self.next_closed + 1) % REMEMBERED;
+        let Open { epoch, fields, ends, floor, expires, .. } = *open;
+        let at = self.next_closed;
+        if let Some(place) = self.closed.get_mut(at) {
+            *place = Some(Closed { epoch, fields, end: ends[0].max(ends[1]), floor, whole, expires });
+        }
+        self.next_closed = (at + 1) % self.closed.len();
         if let Some(at) = self.order().iter().position(|i| *i == index) {
             self.order.copy_within(at + 1..self.len, at);
             self.len -= 1;
         }
+        at as u8
     }
 
     pub(super) fn check_invariants(&self) {
-        assert!(self.len <= MAX_OPEN);
+        assert!(self.len <= self.capacity);
         for (n, index) in self.order().iter().enumerate() {
             assert!(usize::from(*index) < MAX_OPEN && !self.order()[..n].contains(index), "{:?}", self.order());
             let open = &self.open[usize::from(*index)];
@@ -239,16 +328,18 @@ impl Frames {
     }
 }
 
-/// Is timestamp `a` before `b`?
-pub(super) fn older(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
+/// The first nanosecond that is too late.
+pub(super) const fn deadline(began: u64, window: u64) -> u64 {
+    began.saturating_add(window).saturating_add(1)
 }
 
 /// The sender repeats a timestamp: the packet comes after the end of the frame that has it and lies no further down, so
 /// it is of another frame. A second field that is sent again is none, nor is a frame with a marker too many.
 fn starts_again(q: Query, pairing: Pairing, ends: &[Option<End>; 2]) -> bool {
-    let Some(number) = q.newest else { return false };
-    let ended = |end: &Option<End>| end.is_some_and(|end| end.number < number);
+    if !q.newest {
+        return false;
+    }
+    let ended = |end: &Option<End>| end.is_some_and(|end| end.number < q.number);
     let further_down = ends[q.f].is_some_and(|end| q.place > end.place);
     if pairing.two_fields {
         q.f != pairing.second && ends.iter().all(ended) && !further_down

@@ -133,7 +133,7 @@ impl Video {
 
     /// What strays show is nothing.
     fn settled_epoch(&self) -> &Epoch {
-        if self.track.on_trial() { &self.before } else { &self.epoch }
+        self.epochs.get(usize::from(self.merge.settled())).unwrap_or(self.epoch())
     }
 
     /// Has any packet held samples that fit the format?

@@ -1,78 +1,73 @@
 //! ST 2110-20 packets to placements.
 //!
-//! Each packet goes: headers ([`crate::wire`]), sequence ([`crate::track`]), frame (by timestamp and field bit), rows
-//! and pgroups (`geometry`), coverage. Marker and timestamp say where frames end, the coverage when they are whole.
+//! Each packet goes: headers ([`crate::wire`]), sequence ([`crate::track`], [`crate::merge`]), frame (by timestamp and
+//! field bit), rows and pgroups (`geometry`), coverage. Marker and timestamp say where frames end, the coverage when they
+//! are whole.
+//!
+//! Frames are delivered in order, whole ones at once. One that is not whole is waited for: of one leg for some packets of
+//! later frames; of several legs for as long as these may lie apart, counted from the first packet of any later frame.
 
+mod config;
 mod coverage;
 mod ends;
 mod frames;
 mod geometry;
 mod learn;
+mod several;
 mod unused;
 
+pub use config::Config;
+
 use super::Packet;
+use crate::event::Event;
 use crate::format::WireFormat;
-use crate::plan::{Fate, MAX_OPEN, Placement, Plan, Step};
-use crate::sdp::{Ratio, Scan};
-use crate::stats::{PacketCounters, Reason};
-use crate::time::{Tai, VIDEO_CLOCK, frame_nanos, half_frame_ticks};
-use crate::track::{Sighting, Track, Verdict, WINDOW};
+use crate::merge::{MAX_LEGS, Merge, Sequence};
+use crate::plan::{Fate, MAX_OPEN, Missing, Placement, Plan, Step};
+use crate::sdp::Scan;
+use crate::stats::{LegCounters, PacketCounters, Reason, Rejected};
+use crate::time::{Tai, VIDEO_CLOCK, half_frame_ticks};
+use crate::track::{Sighting, Verdict};
 use crate::wire::{rtp, srd};
 use ends::close_run;
 use frames::{Found, Frames, Pairing, Query};
 use geometry::{Geometry, Spot};
 use learn::{Numbering, Order};
-use std::time::Duration;
-
-/// What a video depacketiser has to know.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The picture on the wire.
-    pub format: WireFormat,
-    /// RTP payload type.
-    pub payload_type: u8,
-    /// Frames a second, where known: pairs fields and sets times.
-    pub rate: Option<Ratio>,
-    /// Packets of later frames for which an incomplete frame stays open.
-    pub reorder: u32,
-    /// Without a packet for so long, a frame closes when [`super::Depacketiser::idle`] is called.
-    pub idle: Duration,
-    /// Sequence numbers that are remembered (see [`Track`]).
-    pub window: usize,
-}
-
-impl Config {
-    /// The defaults: 256 packets, two frame times (100 ms without a rate), [`WINDOW`].
-    pub fn new(format: WireFormat, payload_type: u8, rate: Option<Ratio>) -> Self {
-        let rate = rate.filter(|r| r.num > 0 && r.den > 0);
-        let idle = rate.map_or(100_000_000, |r| 2 * frame_nanos(r));
-        Config { format, payload_type, rate, reorder: 256, idle: Duration::from_nanos(idle), window: WINDOW }
-    }
-}
+use several::Pace;
 
 /// A run of packets of one sender with one clock.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    id: u32,
+    /// The sequence's.
+    id: u64,
     numbering: Numbering,
     order: Order,
     frames: u32,
-    last_closed: Option<u32>,
+    /// The number of the first packet of the last frame that closed, and the highest of any.
+    last_closed: Option<u64>,
+    highest_closed: Option<u64>,
     /// Rows out of range while the numbering is not known: nobody's fault if it turns out to be another one.
     row_rejects: u64,
 }
 
 impl Epoch {
-    fn new(id: u32, two_fields: bool) -> Self {
+    fn new(id: u64, two_fields: bool) -> Self {
         let mut numbering = Numbering::default();
         if !two_fields {
             numbering.only_first();
         }
-        Epoch { id, numbering, order: Order::STANDARD, frames: 0, last_closed: None, row_rejects: 0 }
+        Epoch {
+            id,
+            numbering,
+            order: Order::STANDARD,
+            frames: 0,
+            last_closed: None,
+            highest_closed: None,
+            row_rejects: 0,
+        }
     }
 }
 
-/// The frame of the packet before, so that most packets need not look for theirs.
+/// The frame of the packet before by the same leg, so that most packets need not look for theirs.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     timestamp: u32,
@@ -81,7 +76,23 @@ struct Current {
 }
 
 const NO_FRAME: u8 = u8::MAX;
+/// From here on an index is that of a closed frame.
+const CLOSED: u8 = MAX_OPEN as u8;
 const NONE: Current = Current { timestamp: 0, f: usize::MAX, index: NO_FRAME };
+
+// Room in a plan, more than a batch of packets needs.
+const STEPS: usize = 1024;
+const PLACEMENTS: usize = 8192;
+
+/// Runs of the loss maps of a plan.
+fn runs(format: &WireFormat) -> usize {
+    4 * format.rows() as usize
+}
+
+/// Octets of a plan.
+fn plan_octets(format: &WireFormat) -> usize {
+    STEPS * size_of::<Step>() + PLACEMENTS * size_of::<Placement>() + runs(format) * size_of::<Missing>()
+}
 
 /// Depacketiser of one ST 2110-20 flow.
 #[derive(Debug)]
@@ -89,9 +100,14 @@ pub struct Video {
     config: Config,
     geometry: Geometry,
     pairing: Pairing,
-    track: Track,
+    merge: Merge,
+    /// There is more than one leg.
+    several: bool,
+    /// How long frames of several legs wait, in nanoseconds.
+    window: u64,
     frames: Frames,
-    current: Current,
+    /// By leg; of one leg the first.
+    current: [Current; MAX_LEGS as usize],
     /// The field of the last packets that could open no frame: its bit and timestamp.
     unopened: Option<(usize, u32)>,
     /// Has a frame ever been opened?
@@ -103,14 +119,17 @@ pub struct Video {
     /// The frame that placements since `run_start` belong to.
     run: u8,
     run_start: u32,
-    /// Packets looked at.
-    count: u64,
+    /// The time by which frames wait, see [`Merge::arrives`].
+    clock: u64,
     /// When the oldest frame expires.
     next_expiry: u64,
-    epoch: Epoch,
-    /// The epoch before, while the present one is on trial.
-    before: Epoch,
-    epochs: u32,
+    /// Of the sequences that are followed, by their places; and the place of the one of the packet before.
+    epochs: Vec<Epoch>,
+    at: usize,
+    /// How the sender's timestamps go on.
+    pace: Pace,
+    /// Packets or segments that were not used, but for those of other senders.
+    rejected: Rejected,
 }
 
 impl Video {
@@ -119,18 +138,20 @@ impl Video {
         let format = config.format;
         let geometry = Geometry::new(&format);
         let half = config.rate.map(|r| half_frame_ticks(r, VIDEO_CLOCK));
-        let silence = config.rate.map_or(100_000_000, |r| 2 * frame_nanos(r));
-        let epoch = Epoch::new(0, geometry.two_fields);
+        let merge = Merge::new(config.merge());
+        let epochs = vec![Epoch::new(0, geometry.two_fields); merge.places()];
         let plan = Plan {
-            steps: Vec::with_capacity(1024),
-            placements: Vec::with_capacity(8192),
-            missing: Vec::with_capacity(4 * format.rows() as usize),
+            steps: Vec::with_capacity(STEPS),
+            placements: Vec::with_capacity(PLACEMENTS),
+            missing: Vec::with_capacity(runs(&format)),
         };
         Video {
             pairing: Pairing { two_fields: geometry.two_fields, half, second: 1 },
-            track: Track::new(config.window, silence),
-            frames: Frames::new(geometry.total()),
-            current: NONE,
+            merge,
+            several: config.legs > 1,
+            window: u64::try_from(config.window.as_nanos()).unwrap_or(u64::MAX),
+            frames: Frames::new(geometry.total(), config.open_frames().min(MAX_OPEN)),
+            current: [NONE; MAX_LEGS as usize],
             unopened: None,
             ever: false,
             shown_rows: None,
@@ -138,11 +159,12 @@ impl Video {
             plan,
             run: NO_FRAME,
             run_start: 0,
-            count: 0,
+            clock: 0,
             next_expiry: u64::MAX,
-            epoch,
-            before: epoch,
-            epochs: 1,
+            epochs,
+            at: 0,
+            pace: Pace::default(),
+            rejected: Rejected::default(),
             geometry,
             config,
         }
@@ -164,7 +186,11 @@ impl Video {
         self.plan.clear();
         self.run_start = 0;
         let idle = i64::try_from(self.config.idle.as_nanos()).unwrap_or(i64::MAX);
-        while self.frames.oldest().is_some_and(|o| now.since(o.last_arrival) > idle || o.coverage.remaining() == 0) {
+        self.merge.tick(now);
+        if self.several {
+            self.clock = self.clock.max(now.0);
+        }
+        while self.frames.oldest().is_some_and(|o| now.since(o.last_arrival) > idle && !o.held) {
             self.close_oldest();
         }
         self.settle();
@@ -175,6 +201,8 @@ impl Video {
     pub fn finish(&mut self) -> &Plan {
         self.plan.clear();
         self.run_start = 0;
+        self.merge.finish();
+        self.sync();
         while let [index, later @ ..] = self.frames.order() {
             // Reception ended in the middle of the newest frame: nobody's fault.
             let (index, newest) = (*index, later.is_empty());
@@ -183,51 +211,96 @@ impl Video {
             let cut = newest && open.ends[last_field].is_none() && open.coverage.remaining() > 0;
             self.close(index, cut.then_some(Fate::Acquiring));
         }
-        self.track.finish();
-        self.count_row_rejects();
-        self.new_epoch();
+        self.next_expiry = u64::MAX;
+        (0..self.epochs.len()).for_each(|at| self.count_row_rejects(at));
         &self.plan
     }
 
     /// See [`super::Depacketiser::counters`].
     pub fn counters(&self) -> PacketCounters {
-        let mut counters = *self.track.counters();
-        counters.rejected.0[Reason::Row as usize] += self.epoch.row_rejects;
+        let mut counters = self.merge.counters();
+        for (sum, n) in counters.rejected.0.iter_mut().zip(&self.rejected.0) {
+            *sum += n;
+        }
+        counters.rejected.0[Reason::Row as usize] += self.epochs.iter().map(|e| e.row_rejects).sum::<u64>();
         counters
+    }
+
+    /// What it was made for.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// See [`super::Depacketiser::legs`].
+    pub fn legs(&self) -> Vec<LegCounters> {
+        self.merge.legs()
+    }
+
+    /// See [`super::Depacketiser::take_events`].
+    pub fn take_events(&mut self, out: &mut Vec<Event>) {
+        self.merge.take_events(out);
+    }
+
+    /// See [`super::Depacketiser::missed_events`].
+    pub fn missed_events(&self) -> u64 {
+        self.merge.missed_events()
     }
 
     #[inline]
     fn packet(&mut self, p: Packet<'_>) {
-        self.count += 1;
+        self.clock = self.merge.arrives(p.leg, p.arrival);
         let (header, srds) = match self.headers(&p) {
             Ok(headers) => headers,
-            Err(reason) => return self.track.counters_mut().rejected.add(reason),
+            Err(reason) => return self.rejected.add(reason),
         };
-        let verdict = self.track.see(Sighting {
-            ssrc: header.ssrc,
-            sequence: u32::from(srds.extended) << 16 | u32::from(header.sequence),
-            timestamp: header.timestamp,
-            arrival: p.arrival,
-        });
-        if verdict != Verdict::New && !self.turn(verdict) {
+        let verdict = self.merge.see(
+            p.leg,
+            Sighting {
+                ssrc: header.ssrc,
+                sequence: u32::from(srds.extended) << 16 | u32::from(header.sequence),
+                timestamp: header.timestamp,
+                arrival: p.arrival,
+            },
+        );
+        if (verdict != Verdict::New || self.merge.has_changed()) && !self.turn(verdict) {
             return;
         }
         let f = usize::from(srds.first.field && self.geometry.two_fields);
-        let index = if self.current.timestamp == header.timestamp && self.current.f == f {
-            self.current.index
+        let current = self.current[self.leg_of(&p)];
+        let index = if current.timestamp == header.timestamp && current.f == f {
+            current.index
         } else {
             match self.look_for(&p, &header, &srds, f, verdict) {
                 Some(index) => index,
                 None => return,
             }
         };
+        if self.several && !self.is_in_time(&p, &srds, index, header.marker, verdict) {
+            return;
+        }
         self.place(&p, &srds, index);
         if header.marker {
-            self.marker(&srds, f, index, verdict);
+            self.marker(&p, &srds, f, index, verdict);
         }
-        if self.frames.get(index).coverage.remaining() == 0 || self.count >= self.next_expiry {
+        if self.frames.get(index).coverage.remaining() == 0 || self.clock >= self.next_expiry {
             self.settle();
         }
+    }
+
+    /// The index of a packet's leg in `current`.
+    #[inline]
+    const fn leg_of(&self, p: &Packet<'_>) -> usize {
+        const { assert!(MAX_LEGS.is_power_of_two()) };
+        if self.several { (p.leg & (MAX_LEGS - 1)) as usize } else { 0 }
+    }
+
+    #[inline]
+    fn epoch(&self) -> &Epoch {
+        &self.epochs[self.at]
+    }
+    #[inline]
+    fn epoch_mut(&mut self) -> &mut Epoch {
+        &mut self.epochs[self.at]
     }
 
     #[inline]
@@ -243,8 +316,6 @@ impl Video {
     /// Places the segments of a packet in a frame.
     #[inline]
     fn place(&mut self, p: &Packet<'_>, srds: &srd::Srds<'_>, index: u8) {
-        let open = self.frames.get(index);
-        open.last_arrival = p.arrival;
         let mut at = srds.data_at;
         let mut placed = false;
         for segment in srds.iter() {
@@ -253,12 +324,12 @@ impl Video {
             at = at.wrapping_add(segment.length);
             let spot = match spot(&self.geometry, srds, &segment) {
                 Ok(spot) => spot,
-                Err(Reason::Row) if !self.epoch.numbering.is_known() => {
-                    self.epoch.row_rejects += 1;
+                Err(Reason::Row) if !self.epoch().numbering.is_known() => {
+                    self.epoch_mut().row_rejects += 1;
                     continue;
                 }
                 Err(reason) => {
-                    self.track.counters_mut().rejected.add(reason);
+                    self.rejected.add(reason);
                     continue;
                 }
             };
@@ -269,7 +340,7 @@ impl Video {
                 count = self.geometry.pgroups(p.octets.saturating_sub(src));
                 len = (count * self.geometry.pgroup_octets) as u16;
             }
-            if open.coverage.fill(spot.pgroup, count) == 0 {
+            if self.frames.get(index).coverage.fill(spot.pgroup, count) == 0 {
                 continue;
             }
             if self.run != index {
@@ -281,67 +352,68 @@ impl Video {
             let dst = spot.pgroup * self.geometry.pgroup_octets;
             self.plan.placements.push(Placement { slot: p.slot, dst, src, len });
         }
-        open.packets += u32::from(placed);
+        if placed {
+            let open = self.frames.get(index);
+            open.packets += 1;
+            open.last_arrival = open.last_arrival.max(p.arrival);
+        }
         if at > p.octets {
-            self.track.counters_mut().rejected.add(Reason::Truncated);
+            self.rejected.add(Reason::Truncated);
         }
     }
 
-    /// A packet that is not the next one: is it to be looked at further?
+    /// A packet that is not the next one, or after which sequences are others: is it to be looked at further?
     #[cold]
+    #[inline(never)]
     fn turn(&mut self, verdict: Verdict) -> bool {
-        match verdict {
-            Verdict::New | Verdict::Reordered | Verdict::Duplicate => true,
-            Verdict::Late | Verdict::Foreign => false,
-            Verdict::Restart { aborted } => {
-                if aborted {
-                    self.discard_epoch();
-                } else {
-                    self.count_row_rejects();
-                    self.before = self.epoch;
-                }
-                self.new_epoch();
-                true
+        if self.merge.take_change() {
+            self.sync();
+        }
+        if verdict == Verdict::Foreign {
+            return false;
+        }
+        let sequence = self.merge.sequence();
+        if self.at != usize::from(sequence.place) || self.epoch().id != sequence.id {
+            self.enter(sequence);
+        }
+        if verdict == Verdict::Returned {
+            // Strays made it wait; it is the newest again.
+            let newest = self.frames.order().last().copied();
+            if let Some(open) = newest.map(|i| self.frames.get(i)).filter(|o| o.epoch == sequence.id) {
+                open.expires = u64::MAX;
             }
-            Verdict::Returned => {
-                self.discard_epoch();
-                self.enter(self.before);
-                // Strays made it wait; it is the newest again.
-                let id = self.epoch.id;
-                let newest = self.frames.order().last().copied();
-                if let Some(open) = newest.map(|i| self.frames.get(i)).filter(|o| o.epoch == id) {
-                    open.expires = u64::MAX;
-                }
-                self.settle();
-                true
+            self.settle();
+        }
+        !matches!(verdict, Verdict::Late | Verdict::Straggler)
+    }
+
+    /// Packets of another sequence than before.
+    fn enter(&mut self, sequence: Sequence) {
+        let at = usize::from(sequence.place);
+        if self.epochs.get(at).is_none_or(|e| e.id != sequence.id) {
+            self.count_row_rejects(at);
+            (self.shown_rows, self.shown_second_first) = (self.first_rows(), self.second_field_first());
+            if let Some(epoch) = self.epochs.get_mut(at) {
+                *epoch = Epoch::new(sequence.id, self.geometry.two_fields);
             }
         }
+        self.at = at.min(self.epochs.len() - 1);
+        (self.current, self.unopened) = ([NONE; MAX_LEGS as usize], None);
+        self.geometry.first_row = self.epoch().numbering.first_row;
+        self.pairing.second = self.epoch().order.second;
     }
 
-    fn new_epoch(&mut self) {
-        (self.shown_rows, self.shown_second_first) = (self.first_rows(), self.second_field_first());
-        let id = self.epochs;
-        self.epochs = self.epochs.wrapping_add(1);
-        self.enter(Epoch::new(id, self.geometry.two_fields));
-    }
-
-    fn enter(&mut self, epoch: Epoch) {
-        self.epoch = epoch;
-        (self.current, self.unopened) = (NONE, None);
-        self.geometry.first_row = epoch.numbering.first_row;
-        self.pairing.second = epoch.order.second;
-    }
-
-    /// Strays: their frames are nobody's.
-    fn discard_epoch(&mut self) {
-        let epoch = self.epoch.id;
-        while let Some(index) = self.frames.order().iter().copied().find(|i| self.frames_epoch(*i) == Some(epoch)) {
-            self.close(index, Some(Fate::Acquiring));
+    /// What has been decided about sequences: frames of strays are nobody's, others need not wait any longer.
+    fn sync(&mut self) {
+        while let Some(id) = self.merge.next_dropped() {
+            while let Some(index) = self.frames.first_of(id) {
+                self.close(index, Some(Fate::Acquiring));
+            }
+            self.epochs.iter_mut().filter(|e| e.id == id).for_each(|e| e.row_rejects = 0);
         }
-    }
-
-    fn frames_epoch(&self, index: u8) -> Option<u32> {
-        self.frames.peek(index).map(|o| o.epoch)
+        if self.several {
+            self.release();
+        }
     }
 
     /// The frame of a packet that is not of the same field as the one before.
@@ -363,43 +435,53 @@ impl Video {
             && self.config.format.scan == Scan::Interlaced
             && let Some(rate) = self.config.rate
         {
-            self.epoch.order.observe(f, h.timestamp, p.arrival, rate);
-            self.pairing.second = self.epoch.order.second;
+            self.epoch_mut().order.observe(f, h.timestamp, p.arrival, rate);
+            self.pairing.second = self.epoch().order.second;
         }
-        let number = self.track.number();
-        let query = Query {
-            epoch: self.epoch.id,
-            f,
-            timestamp: h.timestamp,
-            newest: newest.then_some(number),
-            place: place_of(&srds.first),
-        };
+        if newest && begins {
+            self.field_announced(f, h.timestamp, p.arrival);
+        }
+        let number = self.merge.number();
+        let query =
+            Query { epoch: self.epoch().id, f, timestamp: h.timestamp, number, newest, place: place_of(&srds.first) };
         let index = match self.frames.find(query, self.pairing) {
             Found::Open(index) => index,
-            Found::Closed { whole } => {
+            Found::Closed { whole: true, at } if self.several => {
+                let index = CLOSED + at;
+                self.current[self.leg_of(p)] = Current { timestamp: h.timestamp, f, index };
+                return Some(index);
+            }
+            Found::Closed { whole, .. } => {
                 if !whole {
-                    self.track.too_late(verdict);
+                    self.merge.too_late(verdict);
                 } else if verdict != Verdict::Duplicate {
                     self.refuse(p, srds);
                 }
                 self.settle_if_due();
                 return None;
             }
+            Found::Nowhere if !newest && self.epoch().last_closed.is_some_and(|last| number < last) => {
+                self.merge.too_late(verdict);
+                return None;
+            }
             // The first copy may have been a bad one.
             Found::Nowhere if verdict == Verdict::Duplicate && begins => return None,
             Found::Nowhere => {
                 let key = self.pairing.key(f, h.timestamp, self.config.format.scan == Scan::Psf);
-                if !newest && self.epoch.last_closed.is_some_and(|last| !frames::older(last, key)) {
-                    self.track.too_late(verdict);
-                    return None;
-                }
                 if !self.fills(p, srds) {
                     self.opens_nothing(p, h, srds, f, verdict, newest, begins);
                     return None;
                 }
-                self.open(query, key, p.arrival)?
+                let Some(index) = self.open(query, key, p.arrival) else {
+                    self.merge.too_late(verdict);
+                    return None;
+                };
+                index
             }
         };
+        if self.several {
+            self.came_first(index, p.arrival);
+        }
         let open = self.frames.get(index);
         if open.fields[f].is_none() {
             open.fields[f] = Some(h.timestamp);
@@ -411,20 +493,20 @@ impl Video {
             }
         }
         self.unopened = None;
-        self.current = Current { timestamp: h.timestamp, f, index };
+        self.current[self.leg_of(p)] = Current { timestamp: h.timestamp, f, index };
         Some(index)
     }
 
     /// The last packet of a frame, field or segment.
     #[cold]
     #[inline(never)]
-    fn marker(&mut self, srds: &srd::Srds<'_>, f: usize, index: u8, verdict: Verdict) {
+    fn marker(&mut self, p: &Packet<'_>, srds: &srd::Srds<'_>, f: usize, index: u8, verdict: Verdict) {
         // The next packet has another timestamp, or the same and is of another field or frame.
-        self.current = NONE;
+        self.current[self.leg_of(p)] = NONE;
         if verdict == Verdict::Duplicate {
             return;
         }
-        let number = self.track.number();
+        let number = self.merge.number();
         self.frames.get(index).ends[f] = Some(frames::End { number, place: place_of(&srds.first) });
         self.field_ends(f, srds, verdict);
     }
@@ -434,7 +516,7 @@ impl Video {
     /// # Panics
     /// When the state contradicts itself.
     pub fn check_invariants(&self) {
-        self.track.check_invariants();
+        self.merge.check_invariants();
         self.frames.check_invariants();
         let frame = self.config.format.frame_octets();
         let row = self.config.format.row_octets();

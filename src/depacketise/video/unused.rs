@@ -1,6 +1,7 @@
 //! Packets that place nothing: they open no frame, but they are counted by reason, end what is open, and show how rows
 //! are numbered.
 
+use super::frames::deadline;
 use super::learn::Learned;
 use super::{Video, spot};
 use crate::depacketise::Packet;
@@ -25,12 +26,12 @@ impl Video {
         for segment in srds.iter() {
             match spot(&self.geometry, srds, &segment) {
                 Ok(_) => {}
-                Err(Reason::Row) if !self.epoch.numbering.is_known() => self.epoch.row_rejects += 1,
-                Err(reason) => self.track.counters_mut().rejected.add(reason),
+                Err(Reason::Row) if !self.epoch().numbering.is_known() => self.epoch_mut().row_rejects += 1,
+                Err(reason) => self.rejected.add(reason),
             }
         }
         if u32::from(srds.data_at) + srds.data_octets > u32::from(p.octets) {
-            self.track.counters_mut().rejected.add(Reason::Truncated);
+            self.rejected.add(Reason::Truncated);
         }
     }
 
@@ -49,11 +50,11 @@ impl Video {
         if newest && begins {
             self.field_begins(f, srds);
             // Its timestamp says that the frame before is over.
-            let expires = self.patience();
+            let expires = if self.several { deadline(p.arrival.0, self.window) } else { self.patience() };
             if let Some(index) = self.frames.order().last().copied() {
                 let open = self.frames.get(index);
                 open.expires = open.expires.min(expires);
-                self.next_expiry = self.frames.oldest().map_or(u64::MAX, |o| o.expires);
+                self.set_next_expiry();
             }
             self.unopened = Some((f, h.timestamp));
         }
@@ -66,17 +67,18 @@ impl Video {
 
     /// Frames expire by packets of every kind.
     pub(super) fn settle_if_due(&mut self) {
-        if self.count >= self.next_expiry {
+        if self.clock >= self.next_expiry {
             self.settle();
         }
     }
 
     /// The first packet of a field shows with which row it begins.
     pub(super) fn field_begins(&mut self, f: usize, srds: &srd::Srds<'_>) {
-        let known = self.epoch.numbering.is_known();
-        self.epoch.numbering.begin(f, u32::from(srds.first.row), self.track.disorder());
+        let known = self.epoch().numbering.is_known();
+        let disorder = self.merge.disorder();
+        self.epoch_mut().numbering.begin(f, u32::from(srds.first.row), disorder);
         if !known {
-            self.numbering_settled();
+            self.numbering_settled(self.at);
         }
     }
 
@@ -88,28 +90,29 @@ impl Video {
         }
         let step = self.geometry.row_step();
         let span = self.geometry.row_span(f);
-        let known = self.epoch.numbering.is_known();
-        let learned = self.epoch.numbering.end(f, u32::from(last.row), step, span, self.track.disorder());
+        let known = self.epoch().numbering.is_known();
+        let disorder = self.merge.disorder();
+        let learned = self.epoch_mut().numbering.end(f, u32::from(last.row), step, span, disorder);
         if learned == Learned::Moved {
-            self.geometry.first_row = self.epoch.numbering.first_row;
-            self.epoch.row_rejects = 0;
-            let epoch = self.epoch.id;
+            self.geometry.first_row = self.epoch().numbering.first_row;
+            self.epoch_mut().row_rejects = 0;
+            let epoch = self.epoch().id;
             self.frames.of_epoch(epoch).for_each(|open| open.tainted = true);
         } else if !known {
-            self.numbering_settled();
+            self.numbering_settled(self.at);
         }
     }
 
-    /// When rows begin where they should, those that were out of range were wrong.
-    pub(super) fn numbering_settled(&mut self) {
-        if self.epoch.numbering.is_known() {
-            self.count_row_rejects();
+    /// When rows of an epoch begin where they should, those that were out of range were wrong.
+    pub(super) fn numbering_settled(&mut self, at: usize) {
+        if self.epochs.get(at).is_some_and(|e| e.numbering.is_known()) {
+            self.count_row_rejects(at);
         }
     }
 
     /// Rows out of range so far were wrong.
-    pub(super) fn count_row_rejects(&mut self) {
-        let rejects = std::mem::take(&mut self.epoch.row_rejects);
-        self.track.counters_mut().rejected.0[Reason::Row as usize] += rejects;
+    pub(super) fn count_row_rejects(&mut self, at: usize) {
+        let Some(epoch) = self.epochs.get_mut(at) else { return };
+        self.rejected.0[Reason::Row as usize] += std::mem::take(&mut epoch.row_rejects);
     }
 }

@@ -1,0 +1,1 @@
+//! Senders that change.
