@@ -384,6 +384,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
 
     /// Adds to `events` what has happened since it was asked before.
     pub fn take_events(&mut self, events: &mut Vec<Event>) {
+        self.depacketiser.take_events(events);
         self.inputs.take_events(events);
     }
     /// What has been found of legs that are compared.

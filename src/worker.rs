@@ -84,6 +84,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
         }
         into.packets = self.depacketiser().counters();
         into.frames = self.frames();
+        into.legs = self.depacketiser().legs();
         into.compared = self.compared();
         into.busy = self.busy();
         // Nobody may ever read them.

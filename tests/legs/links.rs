@@ -9,7 +9,7 @@ use gdmedia::pipeline::{HostPipeline, Progress, Settings};
 use gdmedia::rx::socket::Options;
 use gdmedia::rx::{Receiver, RxError, Socket, Xdp, xdp};
 use gdmedia::sdp::{Flow, Leg, Mode, SourceFilter};
-use gdmedia::stats::FrameCounters;
+use gdmedia::stats::{FrameCounters, LegCounters};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -97,6 +97,7 @@ fn sender(net: &Net, folder: &Path, format: &str, duration: Duration) -> (Child,
 struct Seen {
     frames: FrameCounters,
     lost: u64,
+    legs: Vec<LegCounters>,
     events: Vec<Event>,
 }
 
@@ -125,6 +126,7 @@ impl Reception {
                 let mut seen = into.lock().unwrap();
                 pipeline.take_events(&mut seen.events);
                 (seen.frames, seen.lost) = (pipeline.frames(), pipeline.depacketiser().counters().lost);
+                seen.legs = pipeline.depacketiser().legs();
             };
             while !until.load(Ordering::Relaxed) {
                 match pipeline.step() {
@@ -170,6 +172,13 @@ fn asked() -> (String, u32) {
     (format.to_owned(), flips.parse().unwrap())
 }
 
+/// Nanoseconds, as milliseconds: the half, the most.
+fn spread(mut ns: Vec<i64>) -> String {
+    ns.sort_unstable();
+    let ms = |at: usize| ns.get(at).map_or(0.0, |ns| *ns as f64 / 1e6);
+    format!("{:.1} ms (half of them), {:.1} ms (worst)", ms(ns.len() / 2), ms(ns.len().saturating_sub(1)))
+}
+
 #[test]
 fn links_go_down_in_turn_and_no_frame_is_lost() {
     let Some(net) = Net::new() else { return };
@@ -178,23 +187,79 @@ fn links_go_down_in_turn_and_no_frame_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let duration = (down + up) * flips + Duration::from_secs(4);
     let (child, flow) = sender(&net, folder.path(), &format, duration);
+    let clock = Socket::open(Options::default()).unwrap();
     let reception = Reception::begin(vec![Box::new(sockets(&net, &flow.legs))], &flow);
     within("no frames come", || reception.seen().frames.complete >= 10);
+    std::thread::sleep(up);
+    let (mut expected, mut times) = (Vec::new(), Vec::new());
     for flip in 0..flips {
+        let before = reception.seen();
         // Now this leg and now that, now at this end and now at the other.
-        let leg = flip % 2;
+        let leg = (flip % 2) as u8;
         let (namespace, end) = if flip / 2 % 2 == 0 { (&net.rx, "rx") } else { (&net.tx, "tx") };
-        ip(&format!("-n {namespace} link set {end}{leg} down"));
+        let mut switch = |how| {
+            times.push(clock.now().unwrap());
+            ip(&format!("-n {namespace} link set {end}{leg} {how}"));
+        };
+        switch("down");
         std::thread::sleep(down);
-        ip(&format!("-n {namespace} link set {end}{leg} up"));
+        switch("up");
         std::thread::sleep(up);
+        expected.extend([(leg, false), (leg, true)]);
+
+        let after = reception.seen();
+        let of = |leg: u8| (before.legs[usize::from(leg)], after.legs[usize::from(leg)]);
+        let (was, is) = of(1 - leg);
+        let untouched = |c: LegCounters| (c.late, c.duplicate, c.reordered, c.restarts, c.foreign);
+        assert_eq!(untouched(was), untouched(is), "flip {flip}: leg {} was not touched", 1 - leg);
+        assert!(is.received > was.received && is.used > was.used, "flip {flip}: it brings what the other one lacks");
+        // What a leg lacks is charged when so many numbers have passed. Of a slow stream that takes seconds.
+        let charged = is.received - was.received > 4 * gdmedia::track::WINDOW as u64;
+        assert!(!charged || is.lost == was.lost, "flip {flip}: leg {} lost nothing", 1 - leg);
+        let (was, is) = of(leg);
+        assert!(!charged || is.lost > was.lost, "flip {flip}: leg {leg} was down");
+        assert!(is.received > was.received, "flip {flip}: leg {leg} is up");
+        assert_eq!((after.frames.incomplete, after.lost), (0, 0), "flip {flip}: {:?}", after.frames);
     }
     let seen = reception.end();
     let (sent, said) = summary(child);
-    println!("{format}, {flips} times: {:?}, lost {}; sender: {}", seen.frames, seen.lost, said.last().unwrap());
+    // Each leg falls silent and comes back, when it does, and nothing else happens.
+    let states = seen.events.iter().filter_map(|event| match event.what {
+        What::LegSilent { leg } => Some(((leg, false), event.at)),
+        What::LegBack { leg, .. } => Some(((leg, true), event.at)),
+        // A sender that is stopped for a while skips frames.
+        What::LegBegan { .. } | What::TimestampJump { .. } => None,
+        what => panic!("{what}"),
+    });
+    let (states, seen_at): (Vec<_>, Vec<_>) = states.unzip();
+    assert_eq!(states, expected);
+    let mut silent = [0; 2];
+    for event in &seen.events {
+        if let What::LegBack { leg, silent_ns } = event.what {
+            silent[usize::from(leg)] += silent_ns;
+        }
+    }
+    let delays = |first: usize| -> Vec<i64> {
+        times.iter().zip(&seen_at).skip(first).step_by(2).map(|(time, seen)| seen.since(*time)).collect()
+    };
+    println!("{format}, {flips} times: {:?}", seen.frames);
+    println!("a leg is silent after {}, back after {}", spread(delays(0)), spread(delays(1)));
+    for (number, leg) in seen.legs.iter().enumerate() {
+        println!("leg {number}: {leg:?}");
+    }
+    println!("sender: {}", said.last().unwrap());
     assert_eq!((seen.frames.incomplete, seen.frames.dropped, seen.lost), (0, 0, 0), "{:?}", seen.frames);
-    assert!(seen.frames.complete > 0);
-    assert!((0..2).all(|leg| sent["legs"][leg]["unsent"].as_u64().unwrap() > 0), "the sender has seen it, too: {sent}");
+    for (number, leg) in seen.legs.iter().enumerate() {
+        assert_eq!(leg.received, leg.used + leg.redundant, "leg {number}");
+        let unsent = sent["legs"][number]["unsent"].as_u64().unwrap();
+        assert!(unsent > 0 && leg.lost >= unsent, "leg {number}: the sender has seen it, too: {sent}");
+        // It lost what was sent while it was silent, to a frame each time.
+        let rate = sent["packets"]["sent"].as_f64().unwrap() / sent["seconds"].as_f64().unwrap();
+        let frame = sent["packets"]["sent"].as_f64().unwrap() / sent["frames"]["sent"].as_f64().unwrap();
+        let expected = silent[number] as f64 / 1e9 * rate;
+        let most = frame * f64::from(flips) + 0.05 * expected;
+        assert!((leg.lost as f64 - expected).abs() < most, "leg {number}: {expected} packets in its silence, {leg:?}");
+    }
     assert_eq!(sent["packets"]["dropped"], 0);
 }
 
@@ -237,6 +302,34 @@ fn a_leg_that_is_flooded_takes_its_turns_and_no_more() {
         });
         assert!(polls <= Some(2), "{name}: {polls:?} polls");
     }
+}
+
+#[test]
+fn strangers_that_flood_a_leg_do_not_touch_the_other() {
+    let Some(net) = Net::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (child, flow) = sender(&net, folder.path(), "320x180p25", Duration::from_secs(6));
+    let reception = Reception::begin(vec![Box::new(sockets(&net, &flow.legs))], &flow);
+    within("no frames come", || reception.seen().frames.complete >= 5);
+    // From the address that the SDP allows, as fast as it goes.
+    let stranger = sending(&net, 0);
+    let stop = AtomicBool::new(false);
+    let (seen, sent) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut sent = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                sent += u64::from(stranger.send_to(&[0x80; 1200], (group(0), PORT)).is_ok());
+            }
+            sent
+        });
+        let before = reception.seen().frames.complete;
+        within("frames do not come any more", || reception.seen().frames.complete >= before + 75);
+        stop.store(true, Ordering::Relaxed);
+        (reception.end(), flood.join().unwrap())
+    });
+    println!("{sent} datagrams of strangers: {:?}, lost {}", seen.frames, seen.lost);
+    assert_eq!((seen.frames.incomplete, seen.frames.dropped, seen.lost), (0, 0, 0), "{:?}", seen.frames);
+    summary(child);
 }
 
 #[test]
