@@ -8,7 +8,7 @@ use gdmedia::pipeline::{HostPipeline, Incomplete, Progress, Settings};
 use gdmedia::ring::{Lease, Slot};
 use gdmedia::rx::{Receiver, RxError};
 use gdmedia::sdp::{Depth, Flow, Leg, Sampling, Scan, SourceFilter};
-use gdmedia::stats::{FrameCounters, PacketCounters, Reason};
+use gdmedia::stats::{FrameCounters, LegCounters, PacketCounters, Reason};
 use gdmedia::time::Tai;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -288,6 +288,7 @@ const FRAMES: usize = 6;
 struct Outcome {
     frames: Vec<Frame>,
     packets: PacketCounters,
+    legs: Vec<LegCounters>,
     counts: FrameCounters,
 }
 
@@ -331,9 +332,10 @@ fn play(setup: &dyn Setup, sent: &[Sent], legs: u8, legs_of: impl Fn(usize) -> &
     }
     pipeline.finish(&mut Vec::new()).unwrap();
     let (packets, counts) = (pipeline.depacketiser().counters(), pipeline.frames());
+    let legs = pipeline.depacketiser().legs();
     drop(pipeline);
     let frames = std::mem::take(&mut *frames.lock().unwrap());
-    Outcome { frames, packets, counts }
+    Outcome { frames, packets, legs, counts }
 }
 
 /// Every frame is there; its loss map names the octets of these packets, and all others are right.
@@ -394,8 +396,13 @@ pub fn two_legs_make_up_for_each_other(setup: &dyn Setup) {
     let lost: BTreeSet<usize> = (0..sent.len()).filter(|n| legs(*n).is_empty()).collect();
     let outcome = play(setup, &sent, 2, legs);
     check(&outcome, &sent, &lost);
-    let both = (0..sent.len()).filter(|n| legs(*n).len() == 2).count() as u64;
-    assert_eq!(outcome.packets.duplicate, both);
+    let count = |wanted: &dyn Fn(&[usize]) -> bool| (0..sent.len()).filter(|n| wanted(legs(*n))).count() as u64;
+    let redundant: u64 = outcome.legs.iter().map(|leg| leg.redundant).sum();
+    assert_eq!((outcome.packets.duplicate, redundant), (0, count(&|by| by.len() == 2)), "{:?}", outcome.legs);
+    for (number, leg) in outcome.legs.iter().enumerate() {
+        assert_eq!((leg.received, leg.late), (count(&|by| by.contains(&number)), 0), "leg {number}: {leg:?}");
+        assert_eq!(leg.received + leg.lost, sent.len() as u64, "leg {number}: {leg:?}");
+    }
 }
 
 pub fn one_of_two_legs_is_enough(setup: &dyn Setup) {
@@ -405,4 +412,6 @@ pub fn one_of_two_legs_is_enough(setup: &dyn Setup) {
     let outcome = play(setup, &sent, 2, |n| if n < half { &[0] } else { &[1] });
     check(&outcome, &sent, &BTreeSet::new());
     assert_eq!((outcome.packets.received, outcome.packets.duplicate), (sent.len() as u64, 0));
+    let used: Vec<u64> = outcome.legs.iter().map(|leg| leg.used).collect();
+    assert_eq!(used, [half as u64, (sent.len() - half) as u64]);
 }
