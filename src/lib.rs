@@ -37,9 +37,11 @@
 //! | [`track`], [`merge`], [`depacketise`], [`packetise`] | decisions: sequence, legs as one, placement, and the inverse |
 //! | [`fault`] | decisions: which fault on purpose happens to which packet |
 //! | [`rx`] | receivers: socket, AF_XDP, capture, Rivermax; tap and fault around them |
+//! | [`ptp`] | the clock that everybody follows: ptp4l, cards, and what is wrong with time here |
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
+//! | [`latency`] | how long frames take, hop by hop |
 //! | [`doctor`] | what a machine has for an SDP, and what is missing |
 //!
 //! # Features
@@ -65,16 +67,19 @@ pub mod fuzzing;
 pub mod gpu;
 pub mod health;
 pub mod kernel;
+pub mod latency;
 pub mod mem;
 pub mod merge;
 pub mod packetise;
 pub mod pipeline;
 pub mod plan;
+pub mod ptp;
 pub mod report;
 pub mod ring;
 pub mod rx;
 pub mod send;
 pub mod sink;
+pub mod soak;
 pub mod stats;
 pub mod time;
 pub mod timing;

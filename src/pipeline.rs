@@ -11,7 +11,7 @@ mod video;
 
 #[cfg(feature = "cuda")]
 pub use gpu::{GpuFrames, GpuPipeline, Moving, Refused};
-pub use video::{HostPipeline, Settings, config, frame_time, video, wire};
+pub use video::{HostPipeline, Settings, clock, config, frame_time, video, wire};
 
 use self::assembly::Assembly;
 use self::compare::{Compare, Comparison};

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::event::Event;
+use crate::fault::FaultCounters;
 use crate::kernel::Kernel;
 use crate::mem::Space;
 use crate::pipeline::{Pipeline, Progress};
@@ -33,6 +34,8 @@ pub struct Report {
     pub legs: Vec<LegCounters>,
     /// What has happened since the report before.
     pub events: Vec<Event>,
+    /// Faults that were done on purpose, by leg.
+    pub faults: Vec<FaultCounters>,
     /// What was learned about the sender, for people; changes seldom.
     pub remarks: Vec<String>,
     /// CPU time of the worker's thread, filled in at its end.
@@ -86,6 +89,13 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Stepper for Pipeline<R, F, K> 
         into.frames = self.frames();
         into.legs = self.depacketiser().legs();
         into.compared = self.compared();
+        into.faults.clear();
+        for (leg, faults) in self.receivers().flat_map(|receiver| receiver.faults().iter().enumerate()) {
+            if into.faults.len() <= leg {
+                into.faults.resize(leg + 1, FaultCounters::default());
+            }
+            into.faults[leg] = into.faults[leg] + *faults;
+        }
         into.busy = self.busy();
         // Nobody may ever read them.
         if into.events.len() < MAX_EVENTS {

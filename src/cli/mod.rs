@@ -7,6 +7,7 @@ mod same;
 mod say;
 mod sdp;
 mod send;
+mod soak;
 mod stop;
 mod xdp_helper;
 
@@ -32,6 +33,8 @@ enum Verb {
     Sdp(sdp::Args),
     /// Send a test stream, or replay a capture.
     Send(send::Args),
+    /// Receive for hours, judge it by thresholds, and write a report.
+    Soak(soak::Args),
     /// Look at this machine: what it has for an SDP, what is missing, and what to do about it. Changes nothing.
     Doctor(doctor::Args),
     /// Hand AF_XDP sockets to receivers that run without rights.
@@ -60,6 +63,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Play(args)) => play::run(args),
         Some(Verb::Sdp(args)) => sdp::run(args),
         Some(Verb::Send(args)) => send::run(args),
+        Some(Verb::Soak(args)) => soak::run(args),
         Some(Verb::Doctor(args)) => doctor::run(args),
         Some(Verb::XdpHelper(args)) => xdp_helper::run(&args),
     };

@@ -4,28 +4,33 @@ mod backend;
 mod choose;
 mod engine;
 mod health;
-mod latency;
 mod limits;
 mod report;
 mod sinks;
+mod time;
 
 use self::backend::Inputs;
-use self::engine::{Engine, Run};
-use self::health::Watch;
-use self::report::{Start, Status};
+use self::engine::Engine;
+pub use self::engine::Run;
+use self::health::{Said, Watch};
+pub use self::report::Start;
+use self::report::Status;
 use self::sinks::Sinks;
+use self::time::Time;
 use super::{same, stop};
 use clap::ValueEnum;
 use gdmedia::error::{Error, Kind, Result};
+use gdmedia::fault::FaultPlan;
 use gdmedia::format::{Layout, Output};
 use gdmedia::frame::Frame;
-use gdmedia::gpu::Choice;
+use gdmedia::gpu::{Choice, Gpu};
 use gdmedia::kernel::{self, Colour, Conversion};
+use gdmedia::latency::{self, Probe, Recorder};
 use gdmedia::mem::Space;
 use gdmedia::merge::Class;
 use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::sink::export::Target;
-use gdmedia::worker::{Ended, Worker};
+use gdmedia::worker::{Ended, Report, Worker};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -97,7 +102,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "conceal")]
     incomplete: IncompleteArg,
     /// End after this time
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    #[arg(long, alias = "for", value_name = "TIME", value_parser = super::duration)]
     duration: Option<Duration>,
     /// End after so many frames
     #[arg(long, value_name = "N")]
@@ -133,8 +138,11 @@ pub struct Args {
     /// Socket buffer to ask for, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     buffer: usize,
-    /// Seconds from UTC to TAI, for arrival times
-    #[arg(long, value_name = "SECONDS", default_value_t = 37)]
+    /// Seconds that TAI is ahead of UTC, where the kernel was not told; by default as PTP says, else 37
+    #[arg(long, alias = "utc-offset", value_name = "SECONDS")]
+    tai_offset: Option<i32>,
+    /// The same, once it is known.
+    #[arg(skip)]
     utc_offset: i32,
     /// Conversion kernel of the CPU; by default the best that it has
     #[arg(long, value_enum)]
@@ -248,6 +256,29 @@ impl From<IncompleteArg> for pipeline::Incomplete {
 }
 
 impl Args {
+    /// Everything on standard error is JSON.
+    pub const fn json(&self) -> bool {
+        self.json
+    }
+    /// The fault plan, if there is one.
+    ///
+    /// # Errors
+    /// It is not understood.
+    pub fn fault(&self) -> Result<Option<FaultPlan>> {
+        self.fault.as_deref().map(FaultPlan::named).transpose()
+    }
+    /// No window where none is asked for.
+    pub fn count_only_by_default(&mut self) {
+        self.headless |= self.sink.is_none();
+    }
+    /// Seconds that TAI is ahead of UTC, as arrivals are reckoned.
+    pub const fn utc_offset(&self) -> i32 {
+        self.utc_offset
+    }
+    /// The interface of a leg, where one is named.
+    pub fn interface(&self, leg: usize) -> Option<&str> {
+        self.interface.get(leg).or(self.interface.last()).map(String::as_str)
+    }
     fn sdp(&self) -> Option<&str> {
         self.sdp.as_deref().or(self.input.as_deref())
     }
@@ -293,7 +324,12 @@ pub fn usage_error(text: &str) {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let result = receive(&args);
+    run_with(args, &mut Alone)
+}
+
+/// The same, followed.
+pub fn run_with(mut args: Args, follow: &mut dyn Follow) -> Result<ExitCode> {
+    let result = receive(&mut args, follow);
     match result {
         // Everything on standard error is JSON then.
         Err(error) if args.json => {
@@ -304,7 +340,59 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-fn receive(args: &Args) -> Result<ExitCode> {
+/// Who follows a run besides the status line.
+pub trait Follow {
+    /// Packets are about to be received.
+    ///
+    /// # Errors
+    /// It cannot follow.
+    fn begin(&mut self, run: &Run<'_>, start: &Start) -> Result<()>;
+    /// A status interval has ended.
+    fn interval(&mut self, now: &mut Now<'_>);
+    /// It cannot go on, so that the run is to end.
+    fn failed(&self) -> bool;
+    /// What is added to the status line.
+    fn status(&self) -> Option<String>;
+    /// The run has ended, for this reason; the exit code, when it was no failure.
+    ///
+    /// # Errors
+    /// What it makes of it could not be written.
+    fn end(&mut self, now: &mut Now<'_>, why: &str) -> Result<ExitCode>;
+}
+
+/// Where a run stands.
+pub struct Now<'a> {
+    pub report: &'a Report,
+    pub sinks: &'a Sinks,
+    pub latency: &'a mut Recorder,
+    pub time: &'a Time,
+    /// Octets of the GPU's memory that the run uses.
+    pub gpu_memory: Option<u64>,
+    /// What happened in the interval, in words.
+    pub events: &'a [String],
+}
+
+/// Nobody does.
+struct Alone;
+
+impl Follow for Alone {
+    fn begin(&mut self, _: &Run<'_>, _: &Start) -> Result<()> {
+        Ok(())
+    }
+    fn interval(&mut self, _: &mut Now<'_>) {}
+    fn failed(&self) -> bool {
+        false
+    }
+    fn status(&self) -> Option<String> {
+        None
+    }
+    fn end(&mut self, _: &mut Now<'_>, _: &str) -> Result<ExitCode> {
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Receives until something ends it.
+fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let stop = stop::install()?;
     let plan = args.fault.as_deref().and_then(gdmedia::rx::FaultPlan::file_of);
     let inputs: Vec<&Path> = [args.sdp().map(Path::new), args.pcap.as_deref(), plan].into_iter().flatten().collect();
@@ -314,6 +402,9 @@ fn receive(args: &Args) -> Result<ExitCode> {
     let description = choose::description(args.sdp(), args.pcap.as_deref())?;
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
+    let mut time = Time::open(args, flow)?;
+    args.utc_offset = time.offset().seconds;
+    let args = &*args;
     let wire = pipeline::wire(video)?;
     let chosen = engine::choose(args)?;
     let prepared = sinks::prepare(args, video, &wire, chosen.gpu.as_ref())?;
@@ -323,26 +414,31 @@ fn receive(args: &Args) -> Result<ExitCode> {
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
     let opened = Inputs { args, flow, video, layout: &layout, stop: &stop }.open(chosen.gpu.as_ref())?;
-    let mut sinks = sinks::build(args, prepared, video, &layout, colour)?;
-    let gate = Arc::new(Gate::new(args.frames));
+    let (probe, mut latency) = latency::channel(time::media(flow, video));
+    let mut sinks = sinks::build(args, prepared, video, &layout, colour, &probe)?;
+    let gate = Arc::new(Gate::new(args.frames, probe));
     let conversion = Conversion { layout, colour };
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
     limits::check(&conversion.layout, engine::frames(&sinks))?;
+    let gpu = chosen.gpu.clone();
     let mut engine = Engine::open(&run, chosen, opened, &mut sinks)?;
     if args.compare_legs {
         engine.compare_legs(&run)?;
     }
     // Last: from here on the socket's buffer fills.
     engine.join_all(&run)?;
-    let start = Start::new(args, &description, flow, video, &engine, &conversion, &sinks);
+    let start = Start::new(&description, &run, &engine, &sinks, &time);
     start.print(args.json);
+    latency.set_gpu(engine.is_on_gpu());
     let pause = args.pause(&engine.caps().0);
     let stepper = engine.into_stepper(&run, &sinks);
     let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
+    follow.begin(&run, &start)?;
     let mut health = Watch::new(args, flow);
-    let end = watch(args, &worker, &sinks, &gate, &stop, &mut health);
+    let end = watch(&run, &worker, &sinks, &mut latency, &mut time, gpu.as_ref(), &mut health, follow);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
+    latency.finish(gate.probe.now());
     let outcome = match (end, ended) {
         (_, Ended::Failed(error)) => Err(error),
         (End::NoMedia, _) => Err(choose::no_media(args, flow, &report)),
@@ -352,12 +448,25 @@ fn receive(args: &Args) -> Result<ExitCode> {
     if let (Err(error), true) = (&outcome, args.json) {
         report::error(error);
     }
-    report::summary(args.json, &report, &sinks, &gate, &health, &start, name);
+    report::summary(args.json, &report, &sinks, &gate, &health, &latency, &start, name);
+    let gpu_memory = gpu.as_ref().map(memory_of);
+    let mut now = Now { report: &report, sinks: &sinks, latency: &mut latency, time: &time, gpu_memory, events: &[] };
+    let followed = follow.end(&mut now, name);
     match outcome {
         // Told already: the summary is the last line.
         Err(error) if args.json => Ok(ExitCode::from(error.kind().exit_code())),
-        outcome => outcome.map(|()| ExitCode::SUCCESS),
+        outcome => outcome.and(followed),
     }
+}
+
+/// Octets that this run has of a GPU.
+#[cfg(feature = "cuda")]
+fn memory_of(gpu: &Arc<Gpu>) -> u64 {
+    gpu.budget().used() as u64
+}
+#[cfg(not(feature = "cuda"))]
+fn memory_of(gpu: &Arc<Gpu>) -> u64 {
+    match **gpu {}
 }
 
 /// How long a GPU may take to give memory back, for the size of the ring: many times what it needs.
@@ -371,6 +480,7 @@ enum End {
     Signal,
     Input,
     Closed,
+    Source,
     NoMedia,
 }
 
@@ -382,6 +492,7 @@ impl End {
             End::Signal => "signal",
             End::Input => "end of input",
             End::Closed => "sink closed",
+            End::Source => "sender ended",
             End::NoMedia => "no media",
         }
     }
@@ -393,30 +504,34 @@ struct Gate {
     limit: u64,
     delivered: AtomicU64,
     reached: AtomicBool,
-    latency: latency::Latency,
+    probe: Probe,
 }
 
 impl Gate {
-    fn new(limit: Option<u64>) -> Self {
+    fn new(limit: Option<u64>, probe: Probe) -> Self {
         Gate {
             limit: limit.unwrap_or(u64::MAX),
             delivered: 0.into(),
             reached: AtomicBool::new(limit == Some(0)),
-            latency: latency::Latency::default(),
+            probe,
         }
     }
 
     /// What the pipeline calls when a frame is finished.
     fn observe(self: Arc<Self>) -> Observe {
-        Box::new(move |finished| self.latency.add(finished.at.since(finished.last_arrival)))
+        Box::new(move |f| self.probe.finished(f.number, f.last_arrival, f.at))
     }
 
     /// What the pipeline calls with every frame.
     fn deliver<F: Space>(self: Arc<Self>, offers: sinks::Offers<F>, stop: Arc<AtomicBool>) -> Deliver<F> {
-        Box::new(move |frame: Frame<F>, _| {
+        Box::new(move |frame: Frame<F>, now| {
             let nth = self.delivered.load(Ordering::Relaxed);
             if nth >= self.limit {
                 return;
+            }
+            if let Some(now) = now {
+                let meta = frame.meta();
+                self.probe.delivered(meta.number, meta.timestamp, meta.first_arrival, meta.last_arrival, now);
             }
             offers.offer(frame, || stop.load(Ordering::Relaxed));
             self.delivered.store(nth + 1, Ordering::Relaxed);
@@ -428,14 +543,27 @@ impl Gate {
 }
 
 /// Waits until something ends the run; prints the status meanwhile.
-fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &AtomicBool, health: &mut Watch) -> End {
+#[allow(clippy::too_many_arguments, reason = "all that is watched")]
+fn watch(
+    run: &Run<'_>,
+    worker: &Worker,
+    sinks: &Sinks,
+    latency: &mut Recorder,
+    time: &mut Time,
+    gpu: Option<&Arc<Gpu>>,
+    health: &mut Watch,
+    follow: &mut dyn Follow,
+) -> End {
+    let Run { args, gate, stop, .. } = run;
     let mut status = Status::new(args);
     let begun = Instant::now();
     let mut heard = false;
+    let mut events = Vec::new();
     let end = loop {
         std::thread::sleep(Duration::from_millis(20));
         let report = worker.report();
-        for said in health.look(worker, &report, sinks) {
+        for said in health.look(worker, &report, sinks, time.synchronization()) {
+            events.extend(said.what().map(str::to_owned));
             status.say(said);
         }
         if gate.reached.load(Ordering::Relaxed) {
@@ -451,6 +579,9 @@ fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &Atomic
         if sinks.ended() {
             break End::Closed;
         }
+        if follow.failed() {
+            break End::Source;
+        }
         let elapsed = begun.elapsed();
         heard |= report.frames.complete + report.frames.incomplete > 0;
         if !heard && !args.wait.is_zero() && elapsed >= args.wait {
@@ -459,7 +590,18 @@ fn watch(args: &Args, worker: &Worker, sinks: &Sinks, gate: &Gate, stop: &Atomic
         if args.duration.is_some_and(|d| elapsed >= d) {
             break if heard { End::Duration } else { End::NoMedia };
         }
-        status.tick(&report, gate, sinks, health);
+        latency.drain();
+        if status.is_due() {
+            for text in time.update(latency.rtp_latency_ns()) {
+                status.say(Said::time(&text));
+                events.push(text);
+            }
+            let gpu_memory = gpu.map(memory_of);
+            follow.interval(&mut Now { report: &report, sinks, latency, time, gpu_memory, events: &events });
+            status.print(&report, latency, sinks, health, follow.status());
+            latency.next_interval();
+            events.clear();
+        }
     };
     status.end_line();
     end

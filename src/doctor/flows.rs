@@ -28,9 +28,9 @@ pub struct Stream {
     pub frame_us: u64,
     /// Where it comes in.
     pub legs: Vec<Way>,
-    /// PTP domains and grandmasters that it names.
+    /// Reference clocks that it names.
     #[serde(skip)]
-    pub clocks: Vec<(Option<u8>, Option<String>)>,
+    pub clocks: Vec<ReferenceClock>,
 }
 
 /// A leg and its interface.
@@ -121,10 +121,6 @@ fn stream(
         let sources = leg.sources.clone();
         legs.push(Way { destination: leg.destination, port: leg.port, sources, interface });
     }
-    let clock = |clock: &ReferenceClock| match clock {
-        ReferenceClock::Ptp { grandmaster, domain, .. } => Some((*domain, grandmaster.clone())),
-        _ => None,
-    };
     let stream = Stream {
         sdp: name.into(),
         flow: number,
@@ -136,7 +132,7 @@ fn stream(
         packet_octets_max: video.max_udp + ip,
         frame_us: video.rate.map_or(0, |r| u64::from(r.den) * 1_000_000 / u64::from(r.num).max(1)),
         legs,
-        clocks: flow.reference_clocks.iter().filter_map(clock).collect(),
+        clocks: flow.reference_clocks.clone(),
     };
     (stream, findings)
 }

@@ -1,6 +1,5 @@
 //! A network interface: its link, its driver, and what the kernel does with what it brings.
 
-use super::ethtool::Ethtool;
 use super::flows::{Stream, Way};
 use super::machine::Machine;
 use super::netlink::Route;
@@ -10,6 +9,7 @@ use super::root::Root;
 use super::system::{System, Xdp};
 use crate::rx::socket::{self, igmp_version};
 use crate::sdp::SourceFilter;
+use crate::unix::ethtool::Ethtool;
 use std::net::IpAddr;
 
 /// What was read of an interface.

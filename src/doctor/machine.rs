@@ -1,10 +1,10 @@
 //! The machine: memory that sockets may take, cores, clocks.
 
 use super::flows::{Stream, buffer_ms, buffer_wanted};
-use super::ptp::{Ptp, Silent};
 use super::report::{Finding, State};
 use super::root::Root;
 use super::system::System;
+use crate::ptp::{self, PortState, Silent, Warning};
 use crate::sdp::SourceFilter;
 
 /// What was read.
@@ -117,7 +117,7 @@ impl Machine {
     }
 
     /// What it says for these streams.
-    pub fn findings(&self, streams: &[Stream], network: bool, ptp: &Result<Ptp, Silent>) -> Vec<Finding> {
+    pub fn findings(&self, streams: &[Stream], network: bool, ptp: &Result<ptp::State, Silent>) -> Vec<Finding> {
         let mut out = vec![self.cores_finding(), self.governor_finding(), self.isolated_finding()];
         if network {
             out.push(self.buffer_finding(streams));
@@ -269,7 +269,7 @@ impl Machine {
             None => Finding::new(
                 "tai-offset",
                 State::Missing,
-                "the kernel was never told; gdmedia adds 37 s (--utc-offset)",
+                "the kernel was never told; gdmedia adds 37 s (--tai-offset)",
             )
             .gives("the right time after the next leap second")
             .fix("phc2sys -a -r"),
@@ -282,7 +282,7 @@ impl Machine {
     }
 }
 
-fn ptp_finding(ptp: &Result<Ptp, Silent>, streams: &[Stream]) -> Finding {
+fn ptp_finding(ptp: &Result<ptp::State, Silent>, streams: &[Stream]) -> Finding {
     const ID: &str = "ptp4l";
     let by = streams.iter().flat_map(|s| &s.legs).find_map(|l| l.interface.as_deref());
     let gives = "latency against the sender's clock, and times that agree with other machines";
@@ -302,20 +302,25 @@ fn ptp_finding(ptp: &Result<Ptp, Silent>, streams: &[Stream]) -> Finding {
             return Finding::new(ID, State::NotKnown, text).see("pmc -u -b 0 -d DOMAIN 'GET TIME_STATUS_NP'");
         }
     };
-    let offset = ptp.offset.map_or_else(String::new, |ns| format!(", {ns} ns from its master"));
+    let offset = ptp.offset_ns.map_or_else(String::new, |ns| format!(", {ns} ns from its master"));
     let master = ptp.grandmaster.as_ref().map_or_else(String::new, |m| format!(", grandmaster {m}"));
-    let text = format!("{} in domain {}{offset}{master}", ptp.state, ptp.domain);
-    if ptp.state != "SLAVE" {
-        let why =
-            if ptp.state == "UNCALIBRATED" { "it has a master and is not settled yet" } else { "it follows nobody" };
+    let text = format!("{} in domain {}{offset}{master}", ptp.port.name(), ptp.domain);
+    if !ptp.is_locked() {
+        let why = if ptp.port == PortState::Uncalibrated {
+            "it has a master and is not settled yet"
+        } else {
+            "it follows nobody"
+        };
         return Finding::new(ID, State::CouldBeBetter, format!("{text}: {why}")).see("pmc -u -b 0 'GET PORT_DATA_SET'");
     }
-    let named: Vec<&str> = streams.iter().flat_map(|s| &s.clocks).filter_map(|(_, m)| m.as_deref()).collect();
-    if ptp.grandmaster.as_deref().is_some_and(|m| !named.is_empty() && !named.contains(&m)) {
-        let text = format!("{text}; the SDP names {}", named.join(", "));
-        return Finding::new(ID, State::CouldBeBetter, text).see("pmc -u -b 0 'GET PARENT_DATA_SET'");
-    }
-    Finding::good(ID, text)
+    let clocks: Vec<_> = streams.iter().flat_map(|s| s.clocks.clone()).collect();
+    let named = match ptp::judge::against_sdp(ptp, &clocks) {
+        Some(Warning::PtpGrandmaster { sdp, .. }) => sdp.to_string(),
+        Some(Warning::PtpDomain { sdp, .. }) => format!("domain {sdp}"),
+        _ => return Finding::good(ID, text),
+    };
+    let text = format!("{text}; the SDP names {named}");
+    Finding::new(ID, State::CouldBeBetter, text).see("pmc -u -b 0 'GET PARENT_DATA_SET'")
 }
 
 /// `4 MiB`.

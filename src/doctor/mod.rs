@@ -9,7 +9,6 @@
 //! can be written down as trees and answers.
 
 pub mod advice;
-mod ethtool;
 mod flows;
 mod gpu;
 mod interface;
@@ -17,7 +16,6 @@ mod library;
 mod machine;
 mod netlink;
 mod pci;
-mod ptp;
 pub mod report;
 mod root;
 mod system;
@@ -25,13 +23,14 @@ mod system;
 mod tests;
 mod ways;
 
-pub use ethtool::{Ethtool, Stamps};
+pub use crate::unix::ethtool::{Ethtool, Stamps};
 pub use flows::{Stream, Way};
 pub use netlink::{Features, Route};
 pub use report::{Finding, Report, SCHEMA, Section, State, Verdict};
 pub use root::Root;
 pub use system::{Cuda, Here, System, Uses, Xdp};
 
+use crate::ptp;
 use crate::sdp::Description;
 use advice::{GpuFacts, Load, Situation, Source};
 use interface::Interface;
@@ -52,9 +51,6 @@ pub struct Request {
     pub capture: Option<PathBuf>,
 }
 
-/// PTP domains that are asked when no SDP names one: IEEE 1588's and that of ST 2059-2.
-const DOMAINS: [u8; 2] = [0, 127];
-
 /// Looks at everything.
 pub fn examine(request: &Request, root: &Root, system: &dyn System) -> Report {
     let network = request.capture.is_none();
@@ -63,7 +59,12 @@ pub fn examine(request: &Request, root: &Root, system: &dyn System) -> Report {
     let (streams, flow_sections) = flow_sections(request, network, system);
     let interfaces = interfaces(request, network, &streams, root, system);
 
-    let ptp = if network { ptp::ask(root, &domains(&streams)) } else { Err(ptp::Silent::Absent) };
+    let ptp = if network {
+        let domains = ptp::domains(streams.iter().flat_map(|s| &s.clocks));
+        ptp::ask(ptp::SOCKETS.map(|socket| root.path(socket)), &domains)
+    } else {
+        Err(ptp::Silent::Absent)
+    };
     sections.push(section(About::Machine, "", machine.findings(&streams, network, &ptp)));
     sections.extend(flow_sections);
     for interface in &interfaces {
@@ -154,11 +155,6 @@ fn capture(path: &std::path::Path) -> Finding {
         Ok(meta) => Finding::good("capture", format!("{}, {}", path.display(), machine::size(meta.len()))),
         Err(e) => Finding::new("capture", State::Missing, format!("{}: {e}", path.display())).blocks(),
     }
-}
-
-fn domains(streams: &[Stream]) -> Vec<u8> {
-    let named: BTreeSet<u8> = streams.iter().flat_map(|s| &s.clocks).filter_map(|(domain, _)| *domain).collect();
-    if named.is_empty() { DOMAINS.into() } else { named.into_iter().collect() }
 }
 
 /// Those that the legs use; without an SDP those that are named, else all that are up, loopback only where it is alone.

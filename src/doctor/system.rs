@@ -1,12 +1,12 @@
 //! What is asked of the kernel and the drivers, as against what is read from files: so that tests can answer for machines
 //! that they do not have.
 
-use super::ethtool::{self, Ethtool};
 use super::library;
 use super::netlink::{self, Features, Route};
 use crate::gpu::{self, Choice};
 use crate::rx::socket::{self, Interface};
 use crate::rx::xdp;
+use crate::unix::ethtool::{self, Ethtool};
 use std::net::IpAddr;
 use std::time::Duration;
 

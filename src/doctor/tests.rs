@@ -1,8 +1,8 @@
 //! Machines that nobody has at hand, written down: files, and what their kernels and drivers answer.
 
-use super::ptp::tests::stand_in;
 use super::root::tests::Tree;
 use super::*;
+use crate::ptp::ptp4l::tests::stand_in;
 use crate::rx::socket;
 use crate::rx::xdp::Attached;
 use crate::sdp::Mode;
@@ -229,7 +229,7 @@ fn technique<'a>(report: &'a Report, name: &str) -> (Helps, &'a str) {
 #[test]
 fn a_good_machine_is_good() {
     let machine = Lab::new();
-    stand_in(&machine.tree);
+    stand_in(&machine.tree.file("run/folder", "").root().path("run/ptp4lro"));
     let report = machine.examine();
     let bad: Vec<&Finding> = report
         .sections
@@ -1051,7 +1051,7 @@ fn from_a_capture_the_network_does_not_matter() {
 #[test]
 fn another_grandmaster_than_the_sdps_is_told() {
     let mut machine = Lab::new();
-    stand_in(&machine.tree);
+    stand_in(&machine.tree.file("run/folder", "").root().path("run/ptp4lro"));
     machine.request.sdps.clear();
     machine.sdp(&VIDEO.replace("08-00-11", "08-00-12"));
     let report = machine.examine();

@@ -203,6 +203,26 @@ pub struct FaultCounters {
     pub restarts: u64,
 }
 
+impl std::ops::Add for FaultCounters {
+    type Output = FaultCounters;
+    fn add(self, other: FaultCounters) -> FaultCounters {
+        FaultCounters {
+            seen: self.seen + other.seen,
+            delivered: self.delivered + other.delivered,
+            removed: self.removed + other.removed,
+            lost: self.lost + other.lost,
+            killed: self.killed + other.killed,
+            limited: self.limited + other.limited,
+            torn: self.torn + other.torn,
+            duplicated: self.duplicated + other.duplicated,
+            held: self.held + other.held,
+            hurried: self.hurried + other.hurried,
+            corrupted: self.corrupted + other.corrupted,
+            restarts: self.restarts + other.restarts,
+        }
+    }
+}
+
 impl FaultCounters {
     /// Counts what was decided, without what is held: that is counted when it is.
     pub fn add(&mut self, fate: &Fate) {

@@ -105,7 +105,7 @@ pub fn frame_time(flow: &Flow) -> Option<Duration> {
 }
 
 /// How the sender's timestamps relate to TAI, unless they run free.
-pub(super) fn clock(flow: &Flow) -> Option<time::MediaClock> {
+pub fn clock(flow: &Flow) -> Option<time::MediaClock> {
     match flow.media_clock {
         // Taken modulo 2^32, as timestamps are.
         MediaClock::Direct { offset } => Some(time::MediaClock { rate: flow.clock_rate, offset: offset as u32 }),

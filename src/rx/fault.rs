@@ -82,7 +82,8 @@ pub struct Fault<R: Receiver> {
     ended: bool,
     log: Vec<Event>,
     observer: Option<Observer>,
-    counters: FaultCounters,
+    /// By leg.
+    counters: Vec<FaultCounters>,
 }
 
 /// An inner lease, and how many deliveries of its slots are not given back yet.
@@ -145,7 +146,7 @@ impl<R: Receiver> Fault<R> {
             ended: false,
             log: Vec::new(),
             observer: None,
-            counters: FaultCounters::default(),
+            counters: Vec::new(),
         };
         fault.read_caps();
         fault
@@ -159,9 +160,16 @@ impl<R: Receiver> Fault<R> {
     pub fn log(&self) -> &[Event] {
         &self.log
     }
-    /// How many faults there were.
+    /// How many faults there were, on all legs.
     pub fn fault_counters(&self) -> FaultCounters {
-        self.counters
+        self.counters.iter().fold(FaultCounters::default(), |sum, leg| sum + *leg)
+    }
+    fn count(&mut self, leg: u8) -> &mut FaultCounters {
+        let leg = usize::from(leg);
+        if self.counters.len() <= leg {
+            self.counters.resize(leg + 1, FaultCounters::default());
+        }
+        &mut self.counters[leg]
     }
     /// The receiver inside.
     pub fn inner(&self) -> &R {
@@ -184,12 +192,12 @@ impl<R: Receiver> Fault<R> {
             self.let_go(slot.arrival, slots, from);
             let sequence = self.inner.ring().head(slot).get(2..4).map_or(0, |o| u16::from_be_bytes([o[0], o[1]]));
             let fate = self.faults.decide(slot.leg, slot.arrival, slot.octets, sequence);
-            self.counters.add(&fate);
+            self.count(slot.leg).add(&fate);
             let delivered = self.altered(&fate, slot);
             for hold in fate.copies() {
                 let Some(slot) = delivered else {
-                    self.counters.torn += 1;
-                    self.counters.removed += 1;
+                    self.count(slot.leg).torn += 1;
+                    self.count(slot.leg).removed += 1;
                     continue;
                 };
                 pending += 1;
@@ -202,9 +210,9 @@ impl<R: Receiver> Fault<R> {
                     Hold::Packets(n) => Due::Packet(fate.index + u64::from(n)),
                     Hold::Time(ns) => Due::Time(Tai(slot.arrival.0.saturating_add(ns))),
                 };
-                self.counters.held += 1;
-                if let Some((_, early)) = self.held.push(slot.leg, due, Delivery { slot, lease: number }) {
-                    self.counters.hurried += 1;
+                self.count(slot.leg).held += 1;
+                if let Some((leg, early)) = self.held.push(slot.leg, due, Delivery { slot, lease: number }) {
+                    self.count(leg).hurried += 1;
                     deliver(early, None, slots, from);
                 }
             }
@@ -231,7 +239,7 @@ impl<R: Receiver> Fault<R> {
         if fate.alters() {
             let done = self.faults.alter(fate, slot.leg, octets);
             if done.corrupted {
-                self.counters.corrupted += 1;
+                self.count(slot.leg).corrupted += 1;
                 self.tell(Done::Corrupted, fate.index, slot);
             }
         }
@@ -247,8 +255,8 @@ impl<R: Receiver> Fault<R> {
 
     /// Delivers all that is held, now.
     fn hurry(&mut self, slots: &mut Vec<Slot>, from: &mut Vec<u64>) {
-        while let Some((_, delivery)) = self.held.pop() {
-            self.counters.hurried += 1;
+        while let Some((leg, delivery)) = self.held.pop() {
+            self.count(leg).hurried += 1;
             deliver(delivery, None, slots, from);
         }
     }
@@ -371,7 +379,9 @@ impl<R: Receiver> Receiver for Fault<R> {
             self.spare.push((slots, from));
             return result.map(|_| Lease::new(Vec::new(), NONE));
         }
-        self.counters.delivered += slots.len() as u64;
+        for slot in &slots {
+            self.count(slot.leg).delivered += 1;
+        }
         self.token = if self.token == NONE - 1 { 0 } else { self.token + 1 };
         self.out.push_back((self.token, from));
         Ok(Lease::new(slots, self.token))
@@ -406,8 +416,11 @@ impl<R: Receiver> Receiver for Fault<R> {
     fn counters(&self) -> RxCounters {
         self.inner.counters()
     }
+    fn faults(&self) -> &[FaultCounters] {
+        &self.counters
+    }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
-        remarks.push(format!("fault plan: {}", self.counters));
+        remarks.push(format!("fault plan: {}", self.fault_counters()));
         self.inner.finish(remarks)
     }
 

@@ -28,6 +28,7 @@ pub use xdp::Xdp;
 
 use crate::error::Result;
 use crate::event::Event;
+use crate::fault::FaultCounters;
 use crate::mem::Space;
 use crate::ring::{Lease, SplitRing};
 use crate::sdp::Leg;
@@ -68,6 +69,10 @@ pub trait Receiver: Send {
     }
     /// What it has counted so far.
     fn counters(&self) -> RxCounters;
+    /// Faults that were done on purpose so far, by leg; none where there is no plan.
+    fn faults(&self) -> &[FaultCounters] {
+        &[]
+    }
     /// Nothing will be polled any more: finishes what it writes, and adds what is worth telling to `remarks`.
     ///
     /// # Errors
@@ -146,6 +151,9 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
     fn counters(&self) -> RxCounters {
         (**self).counters()
+    }
+    fn faults(&self) -> &[FaultCounters] {
+        (**self).faults()
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         (**self).finish(remarks)

@@ -4,6 +4,7 @@
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
 use crate::event::Event;
+use crate::fault::FaultCounters;
 use crate::gpu::Gpu;
 use crate::mem::{Host, Pinned, Region};
 use crate::ring::{Lease, SplitRing};
@@ -74,6 +75,9 @@ impl<R: Receiver<Mem = Host>> Receiver for Registered<R> {
     }
     fn counters(&self) -> RxCounters {
         self.inner.counters()
+    }
+    fn faults(&self) -> &[FaultCounters] {
+        self.inner.faults()
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         self.inner.finish(remarks)

@@ -6,6 +6,7 @@
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
 use crate::event::Event;
+use crate::fault::FaultCounters;
 use crate::mem::{CpuAccess, Host, Region};
 use crate::ring::{Lease, Slot, SplitRing};
 use crate::sdp::{Leg, SourceFilter};
@@ -247,6 +248,9 @@ where
     }
     fn counters(&self) -> RxCounters {
         self.inner.counters()
+    }
+    fn faults(&self) -> &[FaultCounters] {
+        self.inner.faults()
     }
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let inner = self.inner.finish(remarks);

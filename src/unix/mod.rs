@@ -1,4 +1,5 @@
-//! Unix sockets between programs: descriptors that go along, and the place in the file system.
+//! Unix: sockets between programs, descriptors that go along, and what the drivers of network interfaces say.
 
 pub mod descriptor;
+pub mod ethtool;
 pub mod listener;

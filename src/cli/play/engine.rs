@@ -117,7 +117,7 @@ pub struct Run<'a> {
     pub flow: &'a Flow,
     pub video: &'a Video,
     pub conversion: &'a Conversion,
-    pub gate: &'a Arc<Gate>,
+    pub(super) gate: &'a Arc<Gate>,
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -333,6 +333,10 @@ impl Engine {
             #[cfg(all(feature = "cuda", feature = "rivermax"))]
             Kind::Direct(pipeline) => pipeline.memory(),
         }
+    }
+    /// Frames are finished on a GPU.
+    pub const fn is_on_gpu(&self) -> bool {
+        !matches!(self.kind, Kind::Cpu(_))
     }
     /// Its name, and what else there is to say.
     pub fn kernel(&self) -> (&'static str, String) {

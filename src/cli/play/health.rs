@@ -62,7 +62,13 @@ impl Watch {
     }
 
     /// What there is to say since the last look.
-    pub fn look(&mut self, worker: &Worker, report: &Report, sinks: &Sinks) -> Vec<Said> {
+    pub fn look(
+        &mut self,
+        worker: &Worker,
+        report: &Report,
+        sinks: &Sinks,
+        synchronization: &Synchronization,
+    ) -> Vec<Said> {
         let mut said: Vec<Said> = report.events.iter().map(happened).collect();
         let Some(monitor) = &mut self.monitor else { return said };
         let now = self.begun.elapsed();
@@ -79,7 +85,7 @@ impl Watch {
                 packets: report.packets,
                 legs: &report.legs,
                 frames: report.frames,
-                synchronization: &Synchronization::NotUsed,
+                synchronization,
             },
         );
         said.extend(monitor.take_changes().iter().map(changed));
@@ -205,6 +211,14 @@ impl Said {
     /// What is told about the sender or a receiver.
     pub fn remark(text: &str) -> Self {
         Said { text: Some(text.to_owned()), json: json!({ "event": "remark", "message": text }) }
+    }
+    /// What is told about the clocks.
+    pub fn time(text: &str) -> Self {
+        Said { text: Some(text.to_owned()), json: json!({ "event": "time", "message": text }) }
+    }
+    /// What happened, for people.
+    pub fn what(&self) -> Option<&str> {
+        self.text.as_deref()
     }
     /// As a line of text with the time of day; none of what JSON alone tells.
     pub fn text(&self) -> Option<String> {

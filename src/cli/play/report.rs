@@ -1,18 +1,20 @@
 //! What a run says: the start block, the status line, the summary; as text or as JSON.
 
-use super::engine::Engine;
+use super::engine::{Engine, Run};
 use super::health::{Said, Watch};
 use super::sinks::Sinks;
+use super::time::Time;
 use super::{Args, Gate, limits};
 use gdmedia::error::Error;
 use gdmedia::format::{Layout, WireFormat};
-use gdmedia::kernel::Conversion;
+use gdmedia::latency::{self, Figures, Hop, Recorder};
 use gdmedia::merge::Class;
 use gdmedia::packetise::{Cut, Packetiser, Style};
 use gdmedia::pipeline;
 use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
 use gdmedia::stats::{LegComparison, LegDifference, Reason};
 use gdmedia::worker::Report;
+use hdrhistogram::Histogram;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -77,15 +79,8 @@ pub struct Start {
 
 impl Start {
     /// Everything that was decided, and why.
-    pub fn new(
-        args: &Args,
-        description: &Description,
-        flow: &Flow,
-        video: &Video,
-        engine: &Engine,
-        conversion: &Conversion,
-        sinks: &Sinks,
-    ) -> Self {
+    pub fn new(description: &Description, run: &Run<'_>, engine: &Engine, sinks: &Sinks, time: &Time) -> Self {
+        let Run { args, flow, video, conversion, .. } = run;
         let (backend, caps) = engine.caps();
         let memory = engine.memory();
         let (kernel, kernel_text) = engine.kernel();
@@ -104,6 +99,7 @@ impl Start {
         }
         lines.extend(legs(flow, args.redundancy).map(|text| ("legs", text)));
         lines.push(("clock", clock(flow)));
+        lines.extend(time.lines().map(|line| ("", line)));
         let wrong = description.diagnostics.iter().filter(|d| d.severity >= Severity::Warning);
         lines.extend(wrong.clone().map(|d| ("SDP", format!("line {}: {} ({})", d.line, d.message, d.cure))));
         let rate = bit_rate.map_or_else(|| "rate unknown".into(), |b| format!("{:.3} Gb/s", b as f64 / 1e9));
@@ -131,6 +127,7 @@ impl Start {
             "diagnostics": wrong.collect::<Vec<_>>(),
             "expected": { "packets_per_frame": packets, "bit_rate": bit_rate },
             "redundancy": legs(flow, args.redundancy),
+            "time": time.json(),
             "backend": backend,
             "backends_passed": engine.passed,
             "notes": caps.notes.iter().chain(&sinks.notes).collect::<Vec<_>>(),
@@ -144,6 +141,15 @@ impl Start {
             "sinks": sinks.describe().collect::<Vec<_>>(),
         });
         Start { lines, json, begun: Instant::now() }
+    }
+
+    /// Its lines, for a report.
+    pub fn texts(&self) -> impl Iterator<Item = String> {
+        let mut last = "";
+        self.lines.iter().filter(|(_, what)| !what.is_empty()).map(move |(name, what)| {
+            last = if name.is_empty() { last } else { name };
+            format!("{last}: {what}")
+        })
     }
 
     /// On standard error.
@@ -234,18 +240,20 @@ impl Status {
         }
     }
 
-    /// When it is time.
-    pub fn tick(&mut self, report: &Report, gate: &Gate, sinks: &Sinks, health: &Watch) {
+    /// It is time to print.
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    /// One line; `more` is added to it.
+    pub fn print(&mut self, report: &Report, latency: &Recorder, sinks: &Sinks, health: &Watch, more: Option<String>) {
         let now = Instant::now();
-        if now < self.next {
-            return;
-        }
         self.next = now + self.interval;
         let seconds = now.duration_since(self.last).as_secs_f64();
         let frames = |r: &Report| r.frames.complete + r.frames.incomplete;
         let fps = (frames(report).saturating_sub(frames(&self.before))) as f64 / seconds;
         let bits = report.rx.octets.saturating_sub(self.before.rx.octets) as f64 * 8.0 / seconds;
-        let latency = gate.latency.take();
+        let ready = ready(latency);
         let known = std::mem::take(&mut self.before.remarks);
         for remark in report.remarks.iter().filter(|r| !known.contains(r)) {
             self.say(Said::remark(remark));
@@ -263,7 +271,8 @@ impl Status {
                             "shed": f.shed, "no_memory": f.no_memory, "acquiring": f.acquiring },
                 "legs": health.legs(&report.legs), "health": health.json(), "too_slow": health.too_slow(),
                 "lag_us": report.busy.lag_ns / 1000,
-                "latency_us": latency.as_ref().map(|l| json!({ "mean": l.mean_us(), "max": l.max_us() })),
+                "latency_us": ready.map(|l| json!({ "mean": l.mean / 1e3, "max": l.max as f64 / 1e3 })),
+                "latency": hops(|hop| latency.interval(hop)),
             }));
         } else {
             // Short: it has to fit in 80 columns.
@@ -288,8 +297,11 @@ impl Status {
             if report.rx.overwritten > 0 {
                 let _ = write!(text, " overwritten {}", report.rx.overwritten);
             }
-            if let Some(latency) = latency {
-                let _ = write!(text, " latency {:.1} ms", latency.mean_us() / 1e3);
+            if let Some(latency) = ready {
+                let _ = write!(text, " latency {:.1} ms", latency.mean / 1e6);
+            }
+            if let Some(more) = more {
+                let _ = write!(text, " {more}");
             }
             if let Some(words) = health.short(&report.legs) {
                 let _ = write!(text, " {words}");
@@ -323,8 +335,29 @@ impl Status {
     }
 }
 
+/// Of frames that are ready: on the GPU, else handed over.
+fn ready(latency: &Recorder) -> Option<Figures> {
+    [Hop::Gpu, Hop::Complete].iter().find_map(|hop| latency::figures(latency.interval(*hop)))
+}
+
+/// Figures of the hops that there are, in nanoseconds, by their names.
+fn hops<'a>(histogram: impl Fn(Hop) -> &'a Histogram<u64>) -> serde_json::Value {
+    let figures = |hop: &Hop| Some((hop.name().to_owned(), json!(latency::figures(histogram(*hop))?)));
+    serde_json::Value::Object(Hop::ALL.iter().filter_map(figures).collect())
+}
+
 /// The last words.
-pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, health: &Watch, start: &Start, end: &str) {
+#[allow(clippy::too_many_arguments, reason = "what there is to say")]
+pub fn summary(
+    json: bool,
+    report: &Report,
+    sinks: &Sinks,
+    gate: &Gate,
+    health: &Watch,
+    latency: &Recorder,
+    start: &Start,
+    end: &str,
+) {
     let seconds = start.begun.elapsed().as_secs_f64();
     let p = &report.packets;
     let f = &report.frames;
@@ -344,6 +377,7 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, health: 
             "receiver": report.rx,
             "sinks": sinks.reports(),
             "verify": sinks.verified(),
+            "latency": hops(|hop| latency.total(hop)),
             "cpu": { "receiver_seconds": report.cpu.map(|c| c.as_secs_f64()), "us_per_packet": per_packet.map(round) },
             "remarks": report.remarks,
         }));
@@ -409,6 +443,16 @@ pub fn summary(json: bool, report: &Report, sinks: &Sinks, gate: &Gate, health: 
     }
     if let Some(us) = per_packet {
         let _ = writeln!(text, "{:>8}  {us:.3} us of CPU a packet in the receiving thread", "cpu");
+    }
+    for (n, (hop, f)) in Hop::ALL.iter().filter_map(|h| Some((h, latency::figures(latency.total(*h))?))).enumerate() {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let name = if n == 0 { "latency" } else { "" };
+        let (p50, p99, max) = (ms(f.p50), ms(f.p99), ms(f.max));
+        let _ = writeln!(
+            text,
+            "{name:>8}  {}: half of the frames within {p50:.3} ms, 99 % {p99:.3}, all {max:.3}",
+            hop.name()
+        );
     }
     for remark in &report.remarks {
         let _ = writeln!(text, "{:>8}  {remark}", "note");

@@ -13,6 +13,7 @@ use gdmedia::frame::Frame;
 use gdmedia::gpu::Gpu;
 use gdmedia::health::SinkLoad;
 use gdmedia::kernel::Colour;
+use gdmedia::latency::{Probe, Timed};
 use gdmedia::mem::{Host, Space};
 use gdmedia::sdp::Video;
 use gdmedia::send::pattern;
@@ -59,6 +60,9 @@ pub struct Sinks {
     keeps: bool,
     /// Why there is no window, and the like.
     pub notes: Vec<String>,
+    probe: Probe,
+    /// Sinks so far.
+    count: u8,
 }
 
 /// Does the end of this sink end the run?
@@ -69,7 +73,14 @@ enum EndsRun {
 }
 
 /// Opens what the options ask for.
-pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, colour: Colour) -> Result<Sinks> {
+pub fn build(
+    args: &Args,
+    prepared: Prepared,
+    video: &Video,
+    layout: &Layout,
+    colour: Colour,
+    probe: &Probe,
+) -> Result<Sinks> {
     let mut sinks = Sinks {
         queues: Vec::new(),
         #[cfg(feature = "cuda")]
@@ -89,6 +100,8 @@ pub fn build(args: &Args, prepared: Prepared, video: &Video, layout: &Layout, co
         lossless: args.lossless(),
         keeps: args.export.is_some(),
         notes: prepared.notes,
+        probe: probe.clone(),
+        count: 0,
     };
     #[cfg(all(feature = "cuda", feature = "gst"))]
     let prepared = match (prepared.fragment, prepared.fit) {
@@ -167,8 +180,15 @@ impl<F: Space> Offers<F> {
 impl Sinks {
     fn add(&mut self, sink: Box<dyn Sink>, ends: EndsRun) -> Result<()> {
         self.keeps |= !sink.takes_windows();
+        let sink = self.timed(sink);
         self.queues.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), ends));
         Ok(())
+    }
+
+    /// The same, measured.
+    fn timed<F: Space>(&mut self, sink: Box<dyn Sink<F>>) -> Box<dyn Sink<F>> {
+        self.count = self.count.saturating_add(1);
+        Box::new(Timed::new(sink, self.count - 1, self.probe.clone()))
     }
 
     /// For the worker.
@@ -323,7 +343,8 @@ impl Sinks {
         if let Some(target) = &run.args.export {
             let export = Export::new(target, slab.clone(), run.video, layout)?;
             self.exported = Some(Box::new(export.watch()));
-            self.device.push((Arc::new(SinkQueue::spawn(Box::new(export), QUEUE)?), EndsRun::Yes));
+            let export = self.timed(Box::new(export));
+            self.device.push((Arc::new(SinkQueue::spawn(export, QUEUE)?), EndsRun::Yes));
         }
         #[cfg(feature = "gst")]
         if let Some((fragment, fit)) = self.cuda.take() {
@@ -332,7 +353,8 @@ impl Sinks {
             match fragment.open_cuda(fit, run.video, layout, live) {
                 Ok(sink) => {
                     self.in_gst = Some(sink.counters());
-                    self.device.push((Arc::new(SinkQueue::spawn(Box::new(sink), QUEUE)?), EndsRun::Yes));
+                    let sink = self.timed(Box::new(sink));
+                    self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), EndsRun::Yes));
                 }
                 Err(error) => {
                     self.notes.push(format!("GStreamer gets copies over the CPU: {error}"));

@@ -1,0 +1,51 @@
+//! Checkpoints: a record as a file that is whole at every instant, also when the process is killed while it writes.
+
+use super::record::{Record, VERSION};
+use crate::error::{Error, Kind, Result};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The name under which the next one is written, in the same folder so that it can be renamed.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
+/// Writes a checkpoint: under another name first, to the disk, then in its place.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(record: &Record, path: &Path) -> Result<()> {
+    let beside = beside(path);
+    let text = serde_json::to_vec(record)
+        .map_err(|e| Error::new(Kind::Internal, "a checkpoint cannot be put into words").because(e))?;
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_data()))
+        .and_then(|()| fs::rename(&beside, path));
+    written.map_err(|e| {
+        Error::new(Kind::Output, format!("cannot write the checkpoint {}", path.display()))
+            .because(e)
+            .cure("check the folder, its permissions and the space on the disk")
+    })
+}
+
+/// Reads a checkpoint.
+///
+/// # Errors
+/// It cannot be read, is none, or was written by another version.
+pub fn read(path: &Path) -> Result<Record> {
+    let cannot = || Error::new(Kind::Data, format!("{} is no checkpoint of a soak test", path.display()));
+    let text = fs::read(path).map_err(|e| {
+        let cure = "check the name, and that it may be read";
+        Error::new(Kind::Data, format!("cannot read the checkpoint {}", path.display())).because(e).cure(cure)
+    })?;
+    let record: Record =
+        serde_json::from_slice(&text).map_err(|e| cannot().because(e).cure("give the file that --checkpoint wrote"))?;
+    if record.version != VERSION {
+        let what = format!("{} has version {}, not {VERSION}", path.display(), record.version);
+        return Err(Error::new(Kind::Data, what).cure("make the report with the gdmedia that wrote it"));
+    }
+    Ok(record)
+}
