@@ -7,18 +7,20 @@ FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app
 RIVERMAX = --manifest-path rivermax-sys/Cargo.toml --target-dir target --features stand-in --locked
 # With Rivermax as well, by its stand-in.
 ALL = $(FEATURES) --features rivermax-stand-in
-FUZZ_SECONDS ?= 20
+FUZZ_SECONDS ?= 10
 # The CUDA compiler that scripts/setup installs, and its NVRTC.
 CUDA = scripts/cuda-env
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup preview test check docs fuzz sanitize sanitize-receiver examples bench clean
+.PHONY: help setup preview test check docs fuzz sanitize sanitize-receiver sanitize-all loom examples bench clean
 
 help:
 	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
 	@echo "make test      everything that CI runs"
 	@echo "make bench     the benchmark tables (see benches/RESULTS.md)"
 	@echo "make setup     install what building and testing need"
+	@echo "make loom      what threads share, in every order in which they may touch it"
+	@echo "make sanitize-all  all tests under the address sanitizer (takes long)"
 	@echo "make fuzz      fuzz every target for FUZZ_SECONDS (now $(FUZZ_SECONDS)) each"
 
 setup:
@@ -57,6 +59,20 @@ sanitize-receiver:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(CARGO) test --locked --no-default-features \
 	  --features rivermax-stand-in --target $$(rustc -vV | sed -n 's/^host: //p') --test rivermax --test receivers
 
+# All tests under the address sanitizer, the programs that they run too; it builds everything once more. What is suppressed
+# is named, with the reason, in scripts/lsan.supp.
+sanitize-all:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" GDMEDIA_SANITIZED=1 \
+	  LSAN_OPTIONS=suppressions=$(CURDIR)/scripts/lsan.supp:print_suppressions=0 \
+	  $(CUDA) $(CARGO) test --workspace --locked --no-fail-fast $(ALL) --target-dir target/asan \
+	  --target $$(rustc -vV | sed -n 's/^host: //p')
+
+# What threads share, in every order in which they may touch it (models at the ends of the files that use src/sync.rs). Not
+# a part of `test`: it builds the library once more.
+loom:
+	RUSTFLAGS="--cfg gdmedia_loom" $(CARGO) test --release --locked --no-default-features --lib \
+	  --target-dir target/loom loom_
+
 # cargo-fuzz wants compiler flags that stable hides.
 fuzz:
 	@set -e; for target in $$(sed -n 's/^name = "\(.*\)"/\1/p' fuzz/Cargo.toml | tail -n +2); do \
@@ -69,6 +85,7 @@ examples:
 	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
 	$(CUDA) $(CARGO) run -q --locked $(ALL) -- send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
 	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
+	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 07_virtual_soak -- 300000
 	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
 
 bench:

@@ -5,10 +5,10 @@ use crate::format::Layout;
 use crate::mem::{CpuAccess, Host, Region, Space, View};
 use crate::plan::Missing;
 use crate::ring::{Laps, Mark};
+use crate::sync::{self, Mutex, Receiver, SyncSender, sync_channel};
 use crate::time::Tai;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// What is known of a frame besides its picture.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,12 +125,12 @@ impl<M: Space> FrameBuf<M> {
     pub fn seal_after(self, fence: Option<Arc<dyn Fence>>) -> Frame<M> {
         let FrameBuf { mut idle, layout, home } = self;
         let fence = fence.or(idle.before.take());
-        Frame(Arc::new(Sealed { buf: Some(idle), layout, home, fence, window: None }))
+        Frame(sync::Arc::new(Sealed { buf: Some(idle), layout, home, fence, window: None }))
     }
     /// Its octets are those of a ring; its own memory was not written and goes home with it.
     pub(crate) fn seal_as(self, window: Window<M>) -> Frame<M> {
         let FrameBuf { idle, layout, home } = self;
-        Frame(Arc::new(Sealed { buf: Some(idle), layout, home, fence: None, window: Some(window) }))
+        Frame(sync::Arc::new(Sealed { buf: Some(idle), layout, home, fence: None, window: Some(window) }))
     }
     /// Back to the pool unused.
     pub fn discard(self) {
@@ -202,7 +202,7 @@ impl<M: Space> Drop for Sealed<M> {
 /// when it comes round, whoever holds them: so one reads, and asks afterwards whether the frame was
 /// [`intact`](Frame::intact).
 #[derive(Debug)]
-pub struct Frame<M: Space = Host>(Arc<Sealed<M>>);
+pub struct Frame<M: Space = Host>(sync::Arc<Sealed<M>>);
 
 // By hand, because a derived one would ask spaces to be `Clone`.
 impl<M: Space> Clone for Frame<M> {
@@ -299,7 +299,7 @@ impl<M: CpuAccess> Frame<M> {
 #[derive(Debug)]
 pub struct FramePool<M: Space> {
     // Locked for the time of a pointer's move, once a frame.
-    idle: Arc<Mutex<Receiver<Idle<M>>>>,
+    idle: sync::Arc<Mutex<Receiver<Idle<M>>>>,
     home: SyncSender<Idle<M>>,
     layout: Arc<Layout>,
     frames: usize,
@@ -334,7 +334,7 @@ impl<M: Space> FramePool<M> {
             // The channel has room for all of them.
             let _ = home.try_send(Idle { region, meta: Meta::default(), before: None, marks: Vec::new() });
         }
-        Ok(FramePool { idle: Arc::new(Mutex::new(idle)), home, layout: Arc::new(layout), frames: count })
+        Ok(FramePool { idle: sync::Arc::new(Mutex::new(idle)), home, layout: Arc::new(layout), frames: count })
     }
     /// An idle frame, or none when all are in use. Its octets are those of an older frame.
     pub fn take(&self) -> Option<FrameBuf<M>> {
@@ -418,5 +418,43 @@ mod tests {
         assert_eq!(fence(&mut frame), Some(true));
         drop(frame.seal());
         assert_eq!(fence(&mut pool.take().unwrap()), None);
+    }
+}
+
+/// `make loom`: a frame goes back to its pool once, and nobody reads it then.
+#[cfg(all(test, gdmedia_loom))]
+mod models {
+    use super::*;
+    use crate::format::{Output, WireFormat};
+    use gdmedia_sdp::{Depth, Sampling, Scan};
+    use loom::cell::UnsafeCell;
+
+    fn pool(frames: usize) -> FramePool<Host> {
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 4, 1, Scan::Progressive).unwrap();
+        FramePool::host(Layout::new(wire, Output::Wire).unwrap(), frames).unwrap()
+    }
+
+    #[test]
+    fn loom_a_frame_comes_back_when_the_last_reader_has_dropped_it() {
+        loom::model(|| {
+            let pool = pool(1);
+            // Stands for the frame's octets: loom fails where it may be written while it is read.
+            let octets = sync::Arc::new(UnsafeCell::new(()));
+            let frame = pool.take().unwrap().seal();
+            let reader = |frame: Frame<Host>, octets: sync::Arc<UnsafeCell<()>>| {
+                move || {
+                    octets.with(|_| ());
+                    drop(frame);
+                }
+            };
+            let readers = [0, 1].map(|_| loom::thread::spawn(reader(frame.clone(), octets.clone())));
+            drop(frame);
+            let early = pool.take().inspect(|_| octets.with_mut(|_| ()));
+            for reader in readers {
+                reader.join().unwrap();
+            }
+            let late = pool.take();
+            assert_eq!(u8::from(early.is_some()) + u8::from(late.is_some()), 1, "it came back once");
+        });
     }
 }

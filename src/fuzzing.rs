@@ -1,6 +1,14 @@
 //! Bodies of the fuzz targets, compiled by every build so that an API change cannot leave them behind.
 //! One function a target; each takes foreign octets and must not panic.
 
+mod faults;
+mod pipeline;
+mod rings;
+
+pub use faults::faults;
+pub use pipeline::pipeline;
+pub use rings::rings;
+
 /// Captures of any kind: container, link layers, RTP, and what the survey makes of it.
 pub fn capture(octets: &[u8]) {
     use crate::rx::survey::survey_of;
@@ -102,4 +110,30 @@ pub fn depacketise(octets: &[u8]) {
     }
     depacketiser.finish();
     depacketiser.check_invariants();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_octets(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
+            faults(&octets);
+            rings(&octets);
+        }
+
+        #[test]
+        fn a_reader_beside_a_card(deeds in proptest::collection::vec(any::<u8>(), 4..600)) {
+            rings(&deeds);
+        }
+    }
+
+    #[test]
+    fn plans_as_people_write_them() {
+        for text in ["loss=1/100,dup=every/7,reorder=32,seed=7", include_str!("../examples/faults.toml")] {
+            faults(text.as_bytes());
+        }
+    }
 }

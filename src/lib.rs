@@ -81,6 +81,7 @@ pub mod send;
 pub mod sink;
 pub mod soak;
 pub mod stats;
+mod sync;
 pub mod time;
 pub mod timing;
 pub mod track;

@@ -9,10 +9,10 @@ use crate::pipeline::{Pipeline, Progress};
 use crate::rx::wait::Wait;
 use crate::rx::{Receiver, RxError};
 use crate::stats::{Busy, FrameCounters, LegComparison, LegCounters, PacketCounters, RxCounters};
+use crate::sync::{Arc, AtomicBool, Builder, JoinHandle, Mutex};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
+use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Counters of one pipeline at one moment.
@@ -167,7 +167,7 @@ impl Worker {
     ) -> crate::error::Result<Self> {
         let shared = Arc::new(Shared { report: Mutex::default(), stop, accounts: OnceLock::new() });
         let theirs = shared.clone();
-        let thread = std::thread::Builder::new()
+        let thread = Builder::new()
             .name("receive".into())
             .spawn(move || {
                 if let Ok(thread) = std::fs::read_link("/proc/thread-self") {
@@ -204,6 +204,7 @@ impl Worker {
     }
 
     /// Has it ended by itself?
+    #[cfg(not(gdmedia_loom))]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
@@ -265,5 +266,59 @@ mod tests {
         std::fs::write(&path, "15").unwrap();
         assert_eq!(scheduled(&path), None);
         assert_eq!(scheduled(&dir.path().join("none")), None);
+    }
+}
+
+/// `make loom`: what a worker reports is of one moment, and the last report has everything, in every order.
+#[cfg(all(test, gdmedia_loom))]
+mod models {
+    use super::*;
+
+    /// Takes a packet a step, and counts it in two places.
+    struct Counter {
+        taken: u64,
+        end: u64,
+    }
+
+    impl Stepper for Counter {
+        fn step(&mut self) -> Result<Progress, RxError> {
+            if self.taken == self.end {
+                return Err(RxError::End);
+            }
+            self.taken += 1;
+            Ok(Progress::Idle)
+        }
+        fn finish(&mut self, remarks: &mut Vec<String>) -> Result<(), Error> {
+            remarks.push("finished".into());
+            Ok(())
+        }
+        fn report(&self, into: &mut Report) {
+            (into.rx.datagrams, into.packets.received) = (self.taken, self.taken);
+        }
+        fn wait(&mut self, _: Duration) -> bool {
+            loom::thread::yield_now();
+            true
+        }
+    }
+
+    #[test]
+    fn loom_reports_are_of_one_moment_and_the_last_one_is_whole() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let worker =
+                Worker::spawn(Box::new(Counter { taken: 0, end: 2 }), Duration::from_millis(1), None, Arc::default());
+            let worker = worker.unwrap();
+            let early = worker.report();
+            assert_eq!(early.rx.datagrams, early.packets.received);
+            let (ended, last) = worker.join();
+            assert!(last.rx.datagrams >= early.rx.datagrams && last.remarks == ["finished"], "{last:?}");
+            assert_eq!(last.rx.datagrams, last.packets.received);
+            match ended {
+                Ended::EndOfInput => assert_eq!(last.rx.datagrams, 2),
+                Ended::Stopped => assert!(last.rx.datagrams <= 2),
+                Ended::Failed(error) => panic!("{error}"),
+            }
+        });
     }
 }

@@ -313,11 +313,15 @@ impl<F: Space, K> Assembly<F, K> {
         !self.unfinished.is_empty() || self.guard.as_ref().is_some_and(Guard::is_waiting)
     }
 
-    /// Frames that wait to be checked are dropped: there is nobody who will.
+    /// Frames that are being filled go back to their pool, and frames that wait to be checked are dropped: there is nobody who
+    /// will.
     pub fn abandon<M: Space>(&mut self)
     where
         K: Kernel<M, F>,
     {
+        for frame in self.open.iter_mut().filter_map(Option::take) {
+            self.kernel.discard(frame);
+        }
         while let Some(closing) = self.guard.as_mut().and_then(Guard::next) {
             self.count(&closing.end, &closing.missing, false);
             if let Some(frame) = closing.frame {

@@ -20,10 +20,11 @@
 use super::{Slot, SplitRing};
 use crate::error::{Error, Kind, Result};
 use crate::mem::{CpuAccess, Region, Space};
+use crate::sync::fence;
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Acquire, fence};
+use std::sync::atomic::Ordering::Acquire;
 
 /// How the slots of a ring follow one another that is overwritten in time. Slot `n` has its RTP header at octet
 /// `n * head` of the head plane, and what is cut from it at octet `n * body` of the body plane. The head plane is zeroed
@@ -71,21 +72,46 @@ impl Header {
     }
 }
 
-/// The headers of a ring that is overwritten in time; see [`super::SplitRing::overwritten_in_time`].
-pub struct Laps {
+/// The memory of head planes.
+trait Plane {
+    /// Two octets, the first of which is `octet`, as a number.
+    ///
+    /// # Safety
+    /// Both lie in the plane.
+    unsafe fn two(&self, octet: usize) -> u16;
+}
+
+/// Memory that a card writes while it is read.
+struct Shared {
     start: NonNull<u8>,
-    geometry: Geometry,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the memory lives as long as `_owner`, and is only read, in a way that bears others writing to it.
-unsafe impl Send for Laps {}
+unsafe impl Send for Shared {}
 // SAFETY: as above.
-unsafe impl Sync for Laps {}
+unsafe impl Sync for Shared {}
+
+impl Plane for Shared {
+    #[inline]
+    unsafe fn two(&self, octet: usize) -> u16 {
+        // SAFETY: inside of the plane, as promised; others may write there meanwhile, so the read is volatile.
+        u16::from_be_bytes(unsafe { self.start.as_ptr().add(octet).cast::<[u8; 2]>().read_volatile() })
+    }
+}
+
+/// The headers of a ring that is overwritten in time; see [`super::SplitRing::overwritten_in_time`].
+pub struct Laps(Watch<Shared>);
+
+/// The same for memory of any kind, all slots of which lie in it.
+struct Watch<P> {
+    plane: P,
+    geometry: Geometry,
+}
 
 impl std::fmt::Debug for Laps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Laps({:?})", self.geometry)
+        write!(f, "Laps({:?})", self.0.geometry)
     }
 }
 
@@ -102,21 +128,47 @@ impl Laps {
             let what = format!("planes of {} and {body} octets have no slots as in {geometry:?}", head.len());
             return Err(Error::new(Kind::Internal, what).cure("please report this"));
         }
-        Ok(Laps { start: NonNull::from(head.as_slice()).cast(), geometry, _owner: head.owner() })
+        let plane = Shared { start: NonNull::from(head.as_slice()).cast(), _owner: head.owner() };
+        Ok(Laps(Watch { plane, geometry }))
     }
 
     /// How its slots follow one another.
     pub const fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.0.geometry
     }
 
     /// The number of a slot; none when it lies outside.
     #[inline]
     pub fn place(&self, slot: &Slot) -> Option<u32> {
-        let place = slot.head_at / self.geometry.head;
-        (place < self.geometry.slots * self.geometry.rings).then_some(place)
+        let Geometry { slots, rings, head, .. } = self.0.geometry;
+        let place = slot.head_at / head;
+        (place < slots * rings).then_some(place)
     }
 
+    #[inline]
+    fn header(&self, place: u32) -> Header {
+        self.0.header(place)
+    }
+
+    /// Remembers what a slot holds that was just taken, before anything is read of it. One that does not lie in the ring
+    /// counts as overwritten.
+    #[inline]
+    pub fn mark(&self, slot: &Slot) -> Mark {
+        self.place(slot).map_or(Mark::OUTSIDE, |place| self.mark_at(place))
+    }
+
+    #[inline]
+    fn mark_at(&self, place: u32) -> Mark {
+        self.0.mark_at(place)
+    }
+
+    /// Does the slot still hold what it held, with the NIC a margin away from it? Ask after reading.
+    pub fn holds(&self, mark: &Mark) -> bool {
+        self.0.holds(mark)
+    }
+}
+
+impl<P: Plane> Watch<P> {
     /// The slot by which the NIC comes a margin before it comes by this one.
     const fn before(&self, place: u32) -> u32 {
         let Geometry { slots, margin, .. } = self.geometry;
@@ -127,21 +179,13 @@ impl Laps {
     #[inline]
     fn header(&self, place: u32) -> Header {
         let at = place as usize * self.geometry.head as usize;
-        // SAFETY: `place` is below the number of slots, all of which lie in the plane (`new`), and have 12 octets at least,
-        // or 14 where the last two are read; others may write there meanwhile, so the reads are volatile.
+        // SAFETY: `place` is below the number of slots, all of which lie in the plane, and have 12 octets at least, or 14
+        // where the last two are read.
         let [sequence, high, low, extended] = unsafe {
-            let slot = self.start.as_ptr().add(at);
-            let two = |octet: usize| u16::from_be_bytes(slot.add(octet).cast::<[u8; 2]>().read_volatile());
+            let two = |octet: usize| self.plane.two(at + octet);
             [two(2), two(4), two(6), if self.geometry.head >= 14 { two(12) } else { 0 }]
         };
         Header { timestamp: u32::from(high) << 16 | u32::from(low), sequence, extended }
-    }
-
-    /// Remembers what a slot holds that was just taken, before anything is read of it. One that does not lie in the ring
-    /// counts as overwritten.
-    #[inline]
-    pub fn mark(&self, slot: &Slot) -> Mark {
-        self.place(slot).map_or(Mark::OUTSIDE, |place| self.mark_at(place))
     }
 
     #[inline]
@@ -155,8 +199,8 @@ impl Laps {
         Mark { place, own, before, late }
     }
 
-    /// Does the slot still hold what it held, with the NIC a margin away from it? Ask after reading.
-    pub fn holds(&self, mark: &Mark) -> bool {
+    #[inline]
+    fn holds(&self, mark: &Mark) -> bool {
         if mark.late {
             return false;
         }
@@ -199,7 +243,7 @@ struct Behind {
 impl Reader {
     /// One who has taken nothing yet.
     pub fn new(laps: Arc<Laps>) -> Self {
-        let behind = vec![None; laps.geometry.rings as usize];
+        let behind = vec![None; laps.geometry().rings as usize];
         Reader { laps, behind }
     }
 
@@ -214,7 +258,7 @@ impl Reader {
     pub fn take(&mut self, slot: &Slot) -> Mark {
         let Some(place) = self.laps.place(slot) else { return Mark::OUTSIDE };
         let mut mark = self.laps.mark_at(place);
-        let Geometry { slots, margin, in_sequence, .. } = self.laps.geometry;
+        let Geometry { slots, margin, in_sequence, .. } = *self.laps.geometry();
         let Some(behind) = self.behind.get_mut((place / slots) as usize) else { return mark };
         let (this, number) = ((place, mark.own), mark.own.number());
         let behind = behind.get_or_insert(Behind { far: this, near: this, since: 0, reach: number });
@@ -521,5 +565,68 @@ mod tests {
             Slot { head_at: 8 * HEAD, body_at: 0, head: 20, octets: 20, wire_octets: 20, leg: 0, arrival: Tai(0) };
         let mark = laps.mark(&slot);
         assert!(!laps.holds(&mark));
+    }
+}
+
+/// `make loom`: a card that goes on writing while a slot is read, with every order in which memory may show that.
+#[cfg(all(test, gdmedia_loom))]
+mod models {
+    use super::*;
+    use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed, Ordering::Release};
+
+    const SLOTS: usize = 3;
+
+    /// Heads of 14 octets, and a payload of one word each. A head lies in one cache line, which the card writes at once; it is
+    /// read in parts all the same.
+    struct Memory {
+        heads: [AtomicU64; SLOTS],
+        payloads: [AtomicU16; SLOTS],
+    }
+
+    /// Sequence number and timestamp of packet `n`: a frame has one packet.
+    const fn head(n: u16) -> u64 {
+        (n as u64) << 48 | (n as u64) << 16
+    }
+
+    impl Plane for std::sync::Arc<Memory> {
+        unsafe fn two(&self, octet: usize) -> u16 {
+            let shift = [48, 32, 16, 0][[2, 4, 6, 12].iter().position(|at| *at == octet % 14).unwrap()];
+            (self.heads[octet / 14].load(Relaxed) >> shift) as u16
+        }
+    }
+
+    impl Memory {
+        /// Packets 1 and 2, and 3 in the first slot.
+        fn new() -> std::sync::Arc<Self> {
+            let heads = [3, 1, 2].map(|n| AtomicU64::new(head(n)));
+            std::sync::Arc::new(Memory { heads, payloads: [3, 1, 2].map(AtomicU16::new) })
+        }
+        /// The card writes a packet, payload first, and nothing of the next one before all of it.
+        fn write(&self, n: u16) {
+            let slot = usize::from(n) % SLOTS;
+            self.payloads[slot].store(n, Relaxed);
+            self.heads[slot].store(head(n), Relaxed);
+            fence(Release);
+        }
+    }
+
+    #[test]
+    fn loom_what_holds_was_not_overwritten_while_it_was_read() {
+        loom::model(|| {
+            let memory = Memory::new();
+            let geometry = Geometry { slots: SLOTS as u32, rings: 1, head: 14, body: 0, margin: 1, in_sequence: false };
+            let watch = Watch { plane: memory.clone(), geometry };
+            let card = loom::thread::spawn({
+                let memory = memory.clone();
+                move || [5, 6].into_iter().for_each(|n| memory.write(n))
+            });
+            let mark = watch.mark_at(0);
+            let payload = memory.payloads[0].load(Relaxed);
+            // Whoever is told of packet 3 and finds packet 6 is a round behind: that is for a `Reader` to see.
+            let is_behind = mark.own.sequence == 6;
+            assert!(is_behind || payload == 3 || !watch.holds(&mark), "{mark:?}");
+            card.join().unwrap();
+            assert!(is_behind || !watch.holds(&mark), "it is gone: {mark:?}");
+        });
     }
 }

@@ -4,11 +4,12 @@ use super::{Next, Sink};
 use crate::error::{Error, Kind, Result};
 use crate::frame::Frame;
 use crate::mem::{Host, Space};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Builder, Condvar, Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How often a sink without frames is asked whether it is still there.
@@ -105,7 +106,7 @@ impl<F: Space> SinkQueue<F> {
         });
         let description = sink.describe();
         let theirs = shared.clone();
-        std::thread::Builder::new().name("sink".into()).spawn(move || theirs.run(sink)).map_err(|e| {
+        Builder::new().name("sink".into()).spawn(move || theirs.run(sink)).map_err(|e| {
             Error::new(Kind::Unavailable, "no thread for the sink")
                 .because(e)
                 .cure("raise the limit of processes (ulimit -u)")
@@ -300,4 +301,100 @@ enum Work<F: Space> {
     Frame(Frame<F>),
     Idle,
     Finish,
+}
+
+/// `make loom`: no frame is lost uncounted and no wake-up is missed, in every order of worker and sink. Loom's waits have no
+/// timeout, so that one who depends on it stands still, which is a failure.
+#[cfg(all(test, gdmedia_loom))]
+mod models {
+    use super::*;
+    use crate::format::{Layout, Output, WireFormat};
+    use crate::frame::FramePool;
+    use gdmedia_sdp::{Depth, Sampling, Scan};
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// Takes so many frames, then says that it wants no more, or fails.
+    struct Taker {
+        left: u32,
+        fails: bool,
+    }
+
+    impl Sink for Taker {
+        fn take(&mut self, _: &Frame<Host>) -> Result<Next> {
+            if self.left > 0 {
+                self.left -= 1;
+                return Ok(Next::More);
+            }
+            if self.fails { Err(Error::new(Kind::Output, "no")) } else { Ok(Next::Closed("enough".into())) }
+        }
+        fn finish(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+
+    fn pool(frames: usize) -> FramePool<Host> {
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 4, 1, Scan::Progressive).unwrap();
+        FramePool::host(Layout::new(wire, Output::Wire).unwrap(), frames).unwrap()
+    }
+
+    fn model(check: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(check);
+    }
+
+    #[test]
+    fn loom_every_frame_is_taken_or_counted_as_dropped() {
+        model(|| {
+            let pool = pool(2);
+            let queue = SinkQueue::spawn(Box::new(Taker { left: 9, fails: false }), 1).unwrap();
+            let offered = [0, 1].map(|_| queue.offer(pool.take().unwrap().seal()));
+            let report = queue.finish(LONG);
+            assert!(matches!(report.end, End::Finished), "{report:?}");
+            assert_eq!(
+                (report.taken, report.dropped),
+                (offered.iter().filter(|o| **o).count() as u64, 2 - report.taken)
+            );
+            assert_eq!(std::iter::from_fn(|| pool.take()).count(), 2, "frames come back");
+        });
+    }
+
+    #[test]
+    fn loom_a_source_that_waits_for_room_is_woken() {
+        model(|| {
+            let pool = pool(3);
+            let queue = SinkQueue::spawn(Box::new(Taker { left: 9, fails: false }), 1).unwrap();
+            assert!((0..3).all(|_| queue.offer_waiting(pool.take().unwrap().seal(), || false)));
+            let report = queue.finish(LONG);
+            assert_eq!((report.taken, report.dropped), (3, 0), "{report:?}");
+        });
+    }
+
+    #[test]
+    fn loom_a_sink_that_fails_lets_nobody_wait_and_everything_is_counted() {
+        model(|| {
+            let pool = pool(3);
+            let queue = SinkQueue::spawn(Box::new(Taker { left: 1, fails: true }), 1).unwrap();
+            for _ in 0..3 {
+                queue.offer_waiting(pool.take().unwrap().seal(), || false);
+            }
+            let report = queue.finish(LONG);
+            assert!(matches!(report.end, End::Failed(_)), "{report:?}");
+            assert_eq!((report.taken, report.dropped), (1, 2), "{report:?}");
+            assert_eq!(std::iter::from_fn(|| pool.take()).count(), 3, "frames come back");
+        });
+    }
+
+    #[test]
+    fn loom_a_queue_that_is_dropped_lets_its_sink_end() {
+        model(|| {
+            let pool = pool(1);
+            let queue = SinkQueue::spawn(Box::new(Taker { left: 0, fails: false }), 1).unwrap();
+            queue.offer(pool.take().unwrap().seal());
+        });
+    }
 }

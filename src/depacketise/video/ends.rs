@@ -18,7 +18,11 @@ impl Video {
                 // A frame of nobody knows whom gives way.
                 _ if held => return None,
                 Some(newest) if self.frames.get(newest).held => self.close(newest, Some(Fate::Acquiring)),
-                _ => self.close_oldest(),
+                // Those of a sequence on trial push out one another, and not the frames before them.
+                _ => match self.frames.unfinished_of(query.epoch).filter(|_| self.merge.on_trial()) {
+                    Some(own) => self.close(own, Some(Fate::Acquiring)),
+                    None => self.close_oldest(),
+                },
             }
         }
         let index = self.frames.begin(query, key, arrival)?;

@@ -169,6 +169,13 @@ impl Frames {
         self.order().iter().copied().find(of)
     }
 
+    /// The oldest frame of a sequence that is not whole.
+    pub(super) fn unfinished_of(&self, epoch: u64) -> Option<u8> {
+        let of =
+            |i: &u8| self.open.get(usize::from(*i)).is_some_and(|o| o.epoch == epoch && o.coverage.remaining() > 0);
+        self.order().iter().copied().find(of)
+    }
+
     /// Indices of open frames, oldest first.
     pub(super) fn order(&self) -> &[u8] {
         self.order.get(..self.len).unwrap_or(&self.order)

@@ -49,9 +49,10 @@ impl Video {
     ) {
         if newest && begins {
             self.field_begins(f, srds);
-            // Its timestamp says that the frame before is over.
+            // Its timestamp says that the frame before is over, but where nobody knows whose it is.
             let expires = if self.several { deadline(p.arrival.0, self.window) } else { self.patience() };
-            if let Some(index) = self.frames.order().last().copied() {
+            let held = self.merge.is_held(self.epoch().id);
+            if let Some(index) = self.frames.order().last().copied().filter(|_| !held) {
                 let open = self.frames.get(index);
                 open.expires = open.expires.min(expires);
                 self.set_next_expiry();
