@@ -292,7 +292,7 @@ mod models {
             remarks.push("finished".into());
             Ok(())
         }
-        fn report(&self, into: &mut Report) {
+        fn report(&mut self, into: &mut Report) {
             (into.rx.datagrams, into.packets.received) = (self.taken, self.taken);
         }
         fn wait(&mut self, _: Duration) -> bool {
