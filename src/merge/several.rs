@@ -476,12 +476,13 @@ impl Several {
         let leg = self.legs.iter().position(|l| l.at.is_some_and(|p| p.slot == slot)).unwrap_or(0) as u8;
         let ssrc = |slot: Option<u8>| slot.and_then(|s| self.sequences.get(usize::from(s))).map_or(0, |s| s.line.ssrc);
         let (from, to) = (ssrc(old), ssrc(Some(slot)));
-        if matches!(was, Some(State::Trial { .. })) {
-            self.trials -= 1;
-            self.events.push(now, What::Restarted { leg, from, to });
-        } else {
-            self.events.push(now, What::Switched { leg, from, to });
-        }
+        let on_trial = matches!(was, Some(State::Trial { .. }));
+        self.trials -= u32::from(on_trial);
+        // One that was known as a second sender took over.
+        let known = self.legs.iter_mut().filter_map(|l| l.announced.take_if(|ssrc| *ssrc == to)).count() > 0;
+        let what =
+            if on_trial && !known { What::Restarted { leg, from, to } } else { What::Switched { leg, from, to } };
+        self.events.push(now, what);
         if let Some(sequence) = self.sequences.get_mut(usize::from(slot)) {
             sequence.state = State::Current;
         }
