@@ -18,13 +18,14 @@ use self::compare::{Compare, Comparison};
 use self::guard::{Guard, Held};
 use self::inputs::{Inputs, Polled};
 use self::overload::Overload;
-use crate::depacketise::{Depacketiser, Packet};
+use crate::depacketise::{Config, Depacketiser, Packet};
 use crate::error::{Error, Kind};
 use crate::event::Event;
 use crate::format::WireFormat;
 use crate::frame::{Frame, FramePool};
 use crate::kernel::Kernel;
 use crate::mem::{CpuAccess, Space};
+use crate::plan::Fate;
 use crate::ring::Reader;
 use crate::rx::{Receiver, RxError};
 use crate::stats::{Busy, FrameCounters, LegComparison, RxCounters};
@@ -140,6 +141,26 @@ impl<R> Parts<R> {
             kernel_time,
             observe,
         }
+    }
+}
+
+impl<R> Parts<R> {
+    /// The flow has another format, which a new SDP says: the next pipeline has a kernel and frames for that. Counters and
+    /// numbers of frames go on; frames that were being filled count as dropped.
+    #[must_use]
+    pub fn change(mut self, config: Config) -> Self {
+        for fate in self.depacketiser.change(config) {
+            let counters = &mut self.counters;
+            match fate {
+                Fate::Acquiring => counters.acquiring += 1,
+                Fate::Complete => (counters.complete, counters.dropped) = (counters.complete + 1, counters.dropped + 1),
+                Fate::Incomplete => {
+                    (counters.incomplete, counters.dropped) = (counters.incomplete + 1, counters.dropped + 1);
+                }
+            }
+            self.number += u64::from(fate != Fate::Acquiring);
+        }
+        self
     }
 }
 

@@ -187,6 +187,24 @@ pub struct PacketCounters {
     pub rejected: Rejected,
 }
 
+impl PacketCounters {
+    /// With what was counted before.
+    #[must_use]
+    pub fn and(mut self, before: &PacketCounters) -> Self {
+        let PacketCounters { received, lost, late, duplicate, reordered, restarts, rejected } = before;
+        self.received += received;
+        self.lost += lost;
+        self.late += late;
+        self.duplicate += duplicate;
+        self.reordered += reordered;
+        self.restarts += restarts;
+        for (sum, n) in self.rejected.0.iter_mut().zip(&rejected.0) {
+            *sum += n;
+        }
+        self
+    }
+}
+
 /// What became of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FrameCounters {
@@ -281,6 +299,27 @@ pub struct LegDifference {
     pub timestamp: u32,
 }
 
+impl LegCounters {
+    /// With what was counted before.
+    #[must_use]
+    pub fn and(mut self, before: &LegCounters) -> Self {
+        let LegCounters { datagrams, received, lost, late, duplicate, reordered, used, redundant, .. } = before;
+        self.datagrams += datagrams;
+        self.received += received;
+        self.lost += lost;
+        self.late += late;
+        self.duplicate += duplicate;
+        self.reordered += reordered;
+        self.used += used;
+        self.redundant += redundant;
+        self.restarts += before.restarts;
+        self.foreign += before.foreign;
+        self.skew = self.skew.and(&before.skew);
+        self.last_arrival = self.last_arrival.or(before.last_arrival);
+        self
+    }
+}
+
 /// Arrival of a copy minus the arrival of the first copy of the same packet, in nanoseconds: over some of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Skew {
@@ -295,6 +334,20 @@ pub struct Skew {
 }
 
 impl Skew {
+    /// With what was measured before.
+    #[must_use]
+    pub fn and(self, before: &Skew) -> Self {
+        match (self.samples, before.samples) {
+            (_, 0) => self,
+            (0, _) => *before,
+            _ => Skew {
+                samples: self.samples + before.samples,
+                last_ns: self.last_ns,
+                min_ns: self.min_ns.min(before.min_ns),
+                max_ns: self.max_ns.max(before.max_ns),
+            },
+        }
+    }
     /// One more copy.
     pub fn add(&mut self, ns: i64) {
         self.min_ns = if self.samples == 0 { ns } else { self.min_ns.min(ns) };

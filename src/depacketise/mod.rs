@@ -7,7 +7,7 @@ pub mod video;
 pub use video::{Config, Video};
 
 use crate::event::Event;
-use crate::plan::Plan;
+use crate::plan::{Fate, Plan};
 use crate::stats::{LegCounters, PacketCounters};
 use crate::time::Tai;
 
@@ -60,6 +60,14 @@ impl Depacketiser {
     pub fn finish(&mut self) -> &Plan {
         match self {
             Depacketiser::Video(v) => v.finish(),
+        }
+    }
+
+    /// The flow has another format from now on, which a new SDP says. What was counted goes on. Gives the fates of frames
+    /// that were open: nothing more is said of them.
+    pub fn change(&mut self, config: Config) -> Vec<Fate> {
+        match self {
+            Depacketiser::Video(v) => v.change(config),
         }
     }
 

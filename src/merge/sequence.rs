@@ -88,6 +88,15 @@ impl Sequence {
         self.forget();
     }
 
+    /// Becomes the flow after all: what it brought before was not used, and this packet is its first.
+    pub(super) fn start_again(&mut self, id: u64, number: u64, s: Sighting) {
+        (self.id, self.began) = (id, s.arrival);
+        self.line.numbers.start(number);
+        self.line.note(s);
+        self.paces = [(number, s.timestamp); 2];
+        self.forget();
+    }
+
     /// Forgets what was counted.
     pub(super) fn forget(&mut self) {
         self.of.fill(Tally::default());

@@ -431,11 +431,7 @@ impl Several {
             self.adopt(slot, s.arrival);
             let id = self.name();
             if let Some(sequence) = self.sequences.get_mut(usize::from(slot)) {
-                // What it brought before was not used. This packet is its first.
-                sequence.id = id;
-                sequence.forget();
-                sequence.line.numbers.start(number);
-                sequence.line.note(s);
+                sequence.start_again(id, number, s);
                 self.seen.id = id;
             }
             return true;

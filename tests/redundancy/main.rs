@@ -2,6 +2,7 @@
 //! that of a model which knows what was sent.
 
 mod changes;
+mod properties;
 mod restarts;
 #[path = "../support/mod.rs"]
 mod support;

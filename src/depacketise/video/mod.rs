@@ -130,6 +130,15 @@ pub struct Video {
     pace: Pace,
     /// Packets or segments that were not used, but for those of other senders.
     rejected: Rejected,
+    /// Before the format changed.
+    past: Option<Box<Past>>,
+}
+
+/// What was counted of a flow while it had another format.
+#[derive(Debug)]
+struct Past {
+    counters: PacketCounters,
+    legs: Vec<LegCounters>,
 }
 
 impl Video {
@@ -165,6 +174,7 @@ impl Video {
             at: 0,
             pace: Pace::default(),
             rejected: Rejected::default(),
+            past: None,
             geometry,
             config,
         }
@@ -216,6 +226,22 @@ impl Video {
         &self.plan
     }
 
+    /// See [`super::Depacketiser::change`].
+    pub fn change(&mut self, config: Config) -> Vec<Fate> {
+        let fate = |step: &Step| match step {
+            Step::Close(_, end) => Some(end.fate),
+            _ => None,
+        };
+        let fates = self.finish().steps.iter().filter_map(fate).collect();
+        let past = Past { counters: self.counters(), legs: self.legs() };
+        let mut next = Video { past: Some(Box::new(past)), ..Video::new(config) };
+        let mut events = Vec::new();
+        self.merge.take_events(&mut events);
+        events.iter().for_each(|event| next.merge.happened(event.at, event.what));
+        *self = next;
+        fates
+    }
+
     /// See [`super::Depacketiser::counters`].
     pub fn counters(&self) -> PacketCounters {
         let mut counters = self.merge.counters();
@@ -223,7 +249,7 @@ impl Video {
             *sum += n;
         }
         counters.rejected.0[Reason::Row as usize] += self.epochs.iter().map(|e| e.row_rejects).sum::<u64>();
-        counters
+        self.past.as_ref().map_or(counters, |past| counters.and(&past.counters))
     }
 
     /// What it was made for.
@@ -233,7 +259,11 @@ impl Video {
 
     /// See [`super::Depacketiser::legs`].
     pub fn legs(&self) -> Vec<LegCounters> {
-        self.merge.legs()
+        let mut legs = self.merge.legs();
+        if let Some(past) = &self.past {
+            legs.iter_mut().zip(&past.legs).for_each(|(leg, before)| *leg = leg.and(before));
+        }
+        legs
     }
 
     /// See [`super::Depacketiser::take_events`].
