@@ -104,6 +104,8 @@ pub struct Memory {
     pub frames: usize,
     /// Octets of each.
     pub frame_octets: usize,
+    /// Octets for sequence numbers of all legs, and what is known of the frames that are open.
+    pub sequence: usize,
 }
 
 /// What a pipeline leaves to the next one.
@@ -283,8 +285,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             arrival: slot.arrival,
             leg: slot.leg,
         }));
-        if let (Some(overload), Some(newest)) = (self.overload.get_mut(from), slots.last()) {
-            self.inputs.see(from, |receiver, now| overload.read(now, newest.arrival, receiver));
+        if let Some(overload) = self.overload.get_mut(from) {
+            self.inputs.see(from, |receiver, now| overload.read(now, slots, receiver));
             self.assembly.shedding = self.overload.iter().any(Overload::sheds);
         }
         let begun = Instant::now();
@@ -448,7 +450,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// Memory that it has taken.
     pub fn memory(&self) -> Memory {
         let (frames, frame_octets) = self.assembly.memory();
-        Memory { rings: self.inputs.iter().map(|receiver| receiver.ring().size()).sum(), frames, frame_octets }
+        let rings = self.inputs.iter().map(|receiver| receiver.ring().size()).sum();
+        Memory { rings, frames, frame_octets, sequence: self.depacketiser.memory() }
     }
     /// How busy it is.
     pub fn busy(&self) -> Busy {

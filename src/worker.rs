@@ -257,6 +257,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn events_are_reported_once() {
+        let shared = Shared::default();
+        let event = Event { at: crate::time::Tai(5), what: crate::event::What::LegSilent { leg: 1 } };
+        shared.report.lock().unwrap().events.push(event);
+        shared.report.lock().unwrap().frames.complete = 7;
+        assert_eq!(shared.take().events, [event]);
+        let again = shared.take();
+        assert_eq!((again.events.len(), again.frames.complete), (0, 7));
+    }
+
+    #[test]
     fn accounts_of_the_scheduler() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("schedstat");

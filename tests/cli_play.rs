@@ -131,6 +131,51 @@ fn a_capture_becomes_frames_and_counters_add_up() {
 }
 
 #[test]
+fn a_leg_that_brings_nothing_shows() {
+    let dir = temp();
+    let one = sdp(common::free_port());
+    let port = common::free_port();
+    let media = one[one.find("m=").unwrap()..].replace("a=rtpmap", "a=mid:b\r\na=rtpmap");
+    let second = media.replace(&media[8..media.find(" RTP").unwrap()], &port.to_string());
+    let two =
+        one.replace("a=rtpmap", "a=mid:a\r\na=rtpmap").replace("t=0 0\r\n", "t=0 0\r\na=group:DUP a b\r\n") + &second;
+    let (one, two) = (dir.write("one.sdp", &one), dir.write("two.sdp", &two));
+    // The sender knows of one leg only.
+    let mut sender = std::process::Command::new(common::program())
+        .args(["send", "--sdp", &one, "--duration", "20s"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let output = gdmedia(&["--sdp", &two, "--headless", "--json", "--duration", "4500ms"]);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let lines: Vec<serde_json::Value> = output.stderr.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let summary = output.summary();
+    let legs = &summary["legs"];
+    assert!(legs[0]["received"].as_u64() > Some(0), "{legs}");
+    assert_eq!((&legs[1]["received"], &legs[1]["used"]), (&0.into(), &0.into()), "{legs}");
+    assert_eq!(legs[1]["state"], "silent");
+    let status = lines.iter().rfind(|l| l["type"] == "status").unwrap();
+    assert_eq!(status["health"]["link"]["status"], "AllUp");
+    // A sender that is held up makes it worse than that.
+    let word = &status["health"]["connection"]["status"];
+    assert!(*word == "PartiallyHealthy" || *word == "Unhealthy", "{status}");
+    let change = lines.iter().find(|l| l["event"] == "status" && l["domain"] == "connection").unwrap();
+    assert_eq!((&change["type"], &change["from"]), (&"event".into(), &"Healthy".into()));
+    assert!(change["time"].as_str().is_some_and(|t| t.ends_with('Z')) && change["message"].is_string(), "{change}");
+}
+
+#[test]
+fn rates_that_no_network_carries_are_refused() {
+    let dir = temp();
+    let fast = sdp(5004).replace("exactframerate=25", "exactframerate=1000");
+    let fast = fast.replace("width=320", "width=16384").replace("height=180", "height=8192");
+    let words = ["16384x8192 at 1000 frames a second", "2684 Gb/s", "exactframerate"];
+    fails(&gdmedia(&["--sdp", &dir.write("fast.sdp", &fast), "--headless"]), 65, &words);
+}
+
+#[test]
 fn loss_is_counted_and_located() {
     let dir = temp();
     let capture = dir.join("ten.pcap");

@@ -29,6 +29,7 @@ use gdmedia::latency::{self, Probe, Recorder};
 use gdmedia::mem::Space;
 use gdmedia::merge::Class;
 use gdmedia::pipeline::{self, Deliver, Observe};
+use gdmedia::plan::FEW_OPEN;
 use gdmedia::sink::export::Target;
 use gdmedia::worker::{Ended, Report, Worker};
 use std::path::{Path, PathBuf};
@@ -419,7 +420,8 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let gate = Arc::new(Gate::new(args.frames, probe));
     let conversion = Conversion { layout, colour };
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
-    limits::check(&conversion.layout, engine::frames(&sinks))?;
+    let config = pipeline::config(flow, args.redundancy.unwrap_or_default())?;
+    limits::check(&conversion.layout, engine::frames(&sinks) + config.open_frames().saturating_sub(FEW_OPEN))?;
     let gpu = chosen.gpu.clone();
     let mut engine = Engine::open(&run, chosen, opened, &mut sinks)?;
     if args.compare_legs {

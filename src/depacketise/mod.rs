@@ -85,6 +85,13 @@ impl Depacketiser {
         }
     }
 
+    /// Octets of memory that it took when it was made; it takes no more.
+    pub fn memory(&self) -> usize {
+        match self {
+            Depacketiser::Video(v) => v.config().memory(),
+        }
+    }
+
     /// What has been counted of each leg, in their order.
     pub fn legs(&self) -> Vec<LegCounters> {
         match self {

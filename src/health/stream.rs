@@ -87,7 +87,7 @@ impl Stream {
         if counts.restarts > self.before.restarts {
             parts.push("the sender started anew".into());
         }
-        if counts.foreign > self.before.foreign {
+        if counts.foreign > self.before.foreign && counts.rejected.since(&self.before.rejected).get(Reason::Ssrc) == 0 {
             parts.push(format!("{} of a second sender", packets(counts.foreign.saturating_sub(self.base.foreign))));
         }
         parts

@@ -227,9 +227,9 @@ impl Interval<'_> {
 
     fn sinks(&self) -> Vec<Slow> {
         let mut slow = Vec::new();
-        for sink in &self.load.sinks {
+        for (n, sink) in self.load.sinks.iter().enumerate() {
             let nothing = SinkLoad::default();
-            let before = self.before.sinks.iter().find(|before| before.name == sink.name).unwrap_or(&nothing);
+            let before = self.before.sinks.get(n).filter(|before| before.name == sink.name).unwrap_or(&nothing);
             let dropped = sink.dropped.saturating_sub(before.dropped);
             if dropped > 0 {
                 let taken = sink.taken.saturating_sub(before.taken);

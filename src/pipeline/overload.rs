@@ -4,8 +4,10 @@
 //! Packets wait in the receiver's buffer while the pipeline is at work. How long they have waited is the time from their
 //! arrival to their being read, less what that takes when everything has been read: clocks of arrivals need not agree with
 //! that of this machine. A pipeline that finds nothing to read now and then, or catches up within the time of a frame, is
-//! fast enough.
+//! fast enough. Where packets are stamped when they are read, lag does not show: there the pipeline is too slow when each batch
+//! is as large as it can be.
 
+use crate::ring::Slot;
 use crate::rx::Receiver;
 use crate::time::Tai;
 use std::time::Duration;
@@ -15,6 +17,8 @@ const FRAMES: i64 = 4;
 /// The part of the buffer that they may fill. The rest is for the frame that is being filled, and for what the buffer holds
 /// less than it is thought to.
 const PART: u128 = 4;
+/// Less lag than any that was waited for, in nanoseconds.
+const FRESH: i64 = 200_000;
 
 /// Decides whether frames are shed.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(super) struct Overload {
     raw: i64,
     /// There may be packets left to read.
     busy: bool,
+    /// Since when there have been as many packets in each batch as one can have.
+    full_since: Option<Tai>,
     /// Since when the lag has been too long, or packets have been dropped.
     behind_since: Option<Tai>,
     /// Packets that the receiver's buffer had no room for, and when that was seen last.
@@ -44,34 +50,28 @@ impl Overload {
     pub fn new(frame: Duration, frame_octets: u64) -> Self {
         let nanos = u64::try_from(frame.as_nanos()).unwrap_or(u64::MAX).max(1);
         let octets = u128::from(frame_octets) * 1_000_000_000 / u128::from(nanos);
-        Overload {
-            frame: i64::try_from(nanos).unwrap_or(i64::MAX),
-            octets: u64::try_from(octets).unwrap_or(u64::MAX).max(1),
-            enter: 0,
-            leave: 0,
-            floor: None,
-            raw: 0,
-            busy: false,
-            behind_since: None,
-            dropped: 0,
-            dropped_at: None,
-            shedding: false,
-        }
+        Self::of(i64::try_from(nanos).unwrap_or(i64::MAX), u64::try_from(octets).unwrap_or(u64::MAX).max(1))
     }
 
     /// For another receiver of the same stream.
-    pub fn another(&self) -> Self {
+    pub const fn another(&self) -> Self {
+        Self::of(self.frame, self.octets)
+    }
+
+    const fn of(frame: i64, octets: u64) -> Self {
         Overload {
+            frame,
+            octets,
             enter: 0,
             leave: 0,
             floor: None,
             raw: 0,
             busy: false,
+            full_since: None,
             behind_since: None,
             dropped: 0,
             dropped_at: None,
             shedding: false,
-            ..*self
         }
     }
 
@@ -90,16 +90,20 @@ impl Overload {
         if std::mem::take(&mut self.busy) {
             self.floor = Some(self.raw);
         }
-        (self.behind_since, self.dropped_at, self.shedding) = (None, None, false);
+        (self.full_since, self.behind_since, self.dropped_at, self.shedding) = (None, None, None, false);
     }
 
-    /// Packets of `receiver` were read at `now`, of which the last one arrived at `newest`.
-    pub fn read(&mut self, now: Tai, newest: Tai, receiver: &impl Receiver) {
-        self.see(now, newest, receiver.counters().kernel_dropped, receiver.caps().buffer_octets);
+    /// These packets of `receiver` were read at `now`.
+    pub fn read(&mut self, now: Tai, slots: &[Slot], receiver: &impl Receiver) {
+        let Some(newest) = slots.last().map(|slot| slot.arrival) else { return };
+        let caps = receiver.caps();
+        let full = slots.len() >= caps.batch.max(2);
+        self.see(now, newest, full, receiver.counters().kernel_dropped, caps.buffer_octets);
     }
 
-    /// `dropped` counts packets that the receiver's buffer, which takes so many octets, had no room for.
-    fn see(&mut self, now: Tai, newest: Tai, dropped: u64, buffer_octets: u64) {
+    /// The last packet arrived at `newest`; `full`: there were as many as there can be. `dropped` counts packets that the
+    /// receiver's buffer, which takes so many octets, had no room for.
+    fn see(&mut self, now: Tai, newest: Tai, full: bool, dropped: u64, buffer_octets: u64) {
         if self.enter == 0 {
             self.size(buffer_octets);
             self.dropped = dropped;
@@ -110,11 +114,14 @@ impl Overload {
         if dropped != std::mem::replace(&mut self.dropped, dropped) {
             self.dropped_at = Some(now);
         }
-        let dropping = self.dropped_at.is_some_and(|at| now.since(at) < self.frame);
         let lag = self.lag_ns();
+        // Packets that others wait behind have waited too, but where they are stamped when they are read.
+        let full = full && lag < FRESH;
+        self.full_since = full.then(|| self.full_since.unwrap_or(now));
+        let dropping = self.dropped_at.is_some_and(|at| now.since(at) < self.frame);
         if self.shedding {
-            self.shedding = lag > self.leave || dropping;
-        } else if lag > self.enter || dropping {
+            self.shedding = lag > self.leave || dropping || full;
+        } else if lag > self.enter || dropping || self.full_since.is_some_and(|since| now.since(since) > self.enter) {
             let since = *self.behind_since.get_or_insert(now);
             self.shedding = now.since(since) >= self.frame;
         } else {
@@ -145,8 +152,20 @@ mod tests {
     /// Reads a batch at `now` whose last packet waited for `lag`, all in milliseconds, with a buffer of 200 ms.
     fn read(overload: &mut Overload, now: u64, lag: i64, dropped: u64) -> bool {
         let now = Tai((1_000_000 + now) * MS);
-        overload.see(now, Tai(now.0.wrapping_add_signed(-lag * MS as i64)), dropped, 20_000_000);
+        overload.see(now, Tai(now.0.wrapping_add_signed(-lag * MS as i64)), false, dropped, 20_000_000);
         overload.sheds()
+    }
+
+    #[test]
+    fn batches_that_are_full_for_long_shed_until_one_is_not() {
+        let mut o = overload();
+        let mut read = |at: u64, full: bool| {
+            o.see(Tai(at * MS), Tai(at * MS), full, 0, 20_000_000);
+            o.sheds()
+        };
+        assert_eq!([(0, true), (50, true), (51, true), (90, true)].map(|(at, full)| read(at, full)), [false; 4]);
+        assert_eq!([(91, true), (120, true), (121, false)].map(|(at, full)| read(at, full)), [true, true, false]);
+        assert_eq!([(160, true), (210, true), (212, false), (260, true)].map(|(at, full)| read(at, full)), [false; 4]);
     }
 
     #[test]
@@ -170,7 +189,7 @@ mod tests {
     fn a_large_buffer_may_hold_four_frames() {
         for (octets, enter) in [(0, 160), (1 << 40, 160), (64_000_000, 160), (20_000_000, 50)] {
             let mut o = overload();
-            o.see(Tai(0), Tai(0), 0, octets);
+            o.see(Tai(0), Tai(0), false, 0, octets);
             assert_eq!((o.enter, o.leave), (enter * MS as i64, enter * MS as i64 / 2), "{octets}");
         }
     }
@@ -232,7 +251,7 @@ mod tests {
         fn any_time_is_read_without_harm(times in proptest::collection::vec((0u64.., 0u64.., 0u64.., 0u64..), 1..50)) {
             let mut o = overload();
             for (now, newest, dropped, octets) in times {
-                o.see(Tai(now), Tai(newest), dropped, octets);
+                o.see(Tai(now), Tai(newest), now % 2 == 0, dropped, octets);
                 let _ = o.lag_ns();
             }
         }

@@ -62,8 +62,7 @@ pub fn video(flow: &Flow) -> Result<&Video> {
     }
 }
 
-/// Frames a second, and bits a second, beyond which no stream is believed.
-const MAX_RATE: u128 = 10_000;
+/// Bits a second beyond which no stream is believed.
 const MAX_BITS: u128 = 1_000_000_000_000;
 
 /// The wire format of a video.
@@ -73,13 +72,12 @@ const MAX_BITS: u128 = 1_000_000_000_000;
 pub fn wire(video: &Video) -> Result<WireFormat> {
     let wire = wire_of(video)?;
     let Some(rate) = video.rate else { return Ok(wire) };
-    let frames = u128::from(rate.num) / u128::from(rate.den).max(1);
     let bits = u128::from(wire.frame_octets()) * 8 * u128::from(rate.num) / u128::from(rate.den).max(1);
-    if frames > MAX_RATE || bits > MAX_BITS {
+    if bits > MAX_BITS {
+        let (Video { width, height, .. }, gigabits) = (video, bits / 1_000_000_000);
         let what =
-            format!("{frames} frames a second of {}x{}, {} Gb/s", video.width, video.height, bits / 1_000_000_000);
-        return Err(Error::new(Kind::Data, format!("{what}, is more than any network carries"))
-            .cure("check exactframerate, width and height in the SDP"));
+            format!("{width}x{height} at {rate} frames a second, {gigabits} Gb/s, is more than any network carries");
+        return Err(Error::new(Kind::Data, what).cure("check exactframerate, width and height in the SDP"));
     }
     Ok(wire)
 }

@@ -53,11 +53,12 @@ struct Network {
 }
 
 impl Network {
-    fn new(sent: Vec<Sent>, live: bool) -> Self {
+    /// `stamps`: arrivals are those of the packets, not of the time when they are read.
+    fn new(sent: Vec<Sent>, live: bool, stamps: bool) -> Self {
         NOW.set(sent[0].arrival.0);
         QUEUE.set(Queue { coming: sent.into(), ..Queue::default() });
         let ring = SplitRing::whole(Region::host(BATCH * STRIDE + 64).unwrap());
-        let fill = |ring: &mut SplitRing<Host>, _: usize, slots: &mut Vec<Slot>| {
+        let fill = move |ring: &mut SplitRing<Host>, _: usize, slots: &mut Vec<Slot>| {
             QUEUE.with_borrow_mut(|queue| {
                 while queue.coming.front().is_some_and(|packet| packet.arrival <= now()) {
                     let packet = queue.coming.pop_front().unwrap();
@@ -78,7 +79,7 @@ impl Network {
                         octets,
                         wire_octets: octets,
                         leg: 0,
-                        arrival: packet.arrival,
+                        arrival: if stamps { packet.arrival } else { now() },
                     });
                     pass(500);
                 }
@@ -213,11 +214,15 @@ fn pipeline<R: Receiver<Mem = Host>>(
 
 /// A stream through a kernel that takes `takes` for each packet, in virtual time.
 fn run(sheds: bool, live: bool, takes: Box<dyn FnMut() + Send>) -> Ran {
+    run_stamped(sheds, live, true, takes)
+}
+
+fn run_stamped(sheds: bool, live: bool, stamps: bool, takes: Box<dyn FnMut() + Send>) -> Ran {
     let mut sender = Sender::plain(wire(), EVEN);
     let first = sender.timestamps(0)[0];
     let sent = sender.frames(FRAMES);
     let count = sent.len() as u64;
-    let (mut pipeline, delivered) = pipeline(Network::new(sent, live), takes, sheds, first);
+    let (mut pipeline, delivered) = pipeline(Network::new(sent, live, stamps), takes, sheds, first);
     pipeline.run_to_end().unwrap();
     let delivered = delivered.lock().unwrap().clone();
     Ran {
@@ -258,6 +263,15 @@ fn a_slow_kernel_costs_whole_frames_and_no_packet() {
 }
 
 #[test]
+fn packets_that_are_stamped_when_they_are_read_show_it_by_full_batches() {
+    let ran = run_stamped(true, true, false, slower(1.5));
+    assert_eq!((ran.kernel_dropped, ran.packets.lost, ran.frames.incomplete), (0, 0, 0), "{:?}", ran.frames);
+    assert!(ran.frames.shed > 0 && ran.delivered.iter().all(|d| *d == (true, true)), "{:?}", ran.frames);
+    let fast = run_stamped(true, true, false, slower(0.6));
+    assert_eq!((fast.packets.lost, fast.frames.dropped), (0, 0), "{:?}", fast.frames);
+}
+
+#[test]
 fn a_kernel_that_is_fast_enough_or_held_up_once_sheds_nothing() {
     let each = each(0.5, 180);
     let mut taken = 0;
@@ -289,7 +303,7 @@ fn frames_that_find_no_memory_are_counted_apart() {
     let kernel = CpuKernel::new(Conversion { layout, colour: COLOUR }, None);
     let depacketiser = Depacketiser::video(Config::new(wire(), 96, Some(RATE)));
     let mut pipeline =
-        Pipeline::new(Network::new(sent, true), depacketiser, kernel, pool, Incomplete::Drop, None, deliver);
+        Pipeline::new(Network::new(sent, true, true), depacketiser, kernel, pool, Incomplete::Drop, None, deliver);
     pipeline.shed(Duration::from_nanos(frame_nanos(RATE)));
     pipeline.run_to_end().unwrap();
     let frames = pipeline.frames();

@@ -4,7 +4,7 @@ use super::Args;
 use super::sinks::Sinks;
 use gdmedia::event::Event;
 use gdmedia::health::{
-    Change, Domain, Health, Inputs, Link, Load, Monitor, Settings, Synchronization, Verdict, Watchdog,
+    Change, Domain, Health, Inputs, LegState, Link, Load, Monitor, Settings, Synchronization, Verdict, Watchdog,
 };
 use gdmedia::rx::link;
 use gdmedia::sdp::Flow;
@@ -48,14 +48,17 @@ impl Watch {
                 interfaces.push(name);
             }
         }
-        let mut monitor = Monitor::new(Settings::default());
+        let frame = pipeline::frame_time(flow);
+        let settings = Settings::default();
+        let silence = settings.silence.max(3 * frame.unwrap_or_default());
+        let mut monitor = Monitor::new(Settings { silence, ..settings });
         monitor.activate(Duration::ZERO);
         monitor.take_changes();
         Watch {
             begun: Instant::now(),
             looked: None,
             monitor: live.then_some(monitor),
-            watchdog: Watchdog::new(pipeline::frame_time(flow)),
+            watchdog: Watchdog::new(frame),
             interfaces,
             links: Vec::new(),
         }
@@ -105,19 +108,16 @@ impl Watch {
         said
     }
 
-    /// For the status line: nothing where all is well.
-    pub fn short(&self, legs: &[LegCounters]) -> Option<String> {
+    /// For the status line: nothing where all is well, else the legs that are silent, or the overall word.
+    pub fn short(&self) -> Option<String> {
         let status = self.monitor.as_ref()?.status();
-        let mut text = String::new();
-        if status.overall.health > Health::Healthy {
-            text += status.overall.word;
+        let silent = status.legs.iter().enumerate().filter(|(_, state)| **state == LegState::Silent);
+        let legs: Vec<String> = silent.map(|(n, _)| format!("leg {n} silent")).collect();
+        match (legs.is_empty() || legs.len() == status.legs.len(), status.overall.health > Health::Healthy) {
+            (false, _) => Some(format!("[{}]", legs.join(", "))),
+            (true, true) => Some(format!("[{}]", status.overall.word)),
+            (true, false) => None,
         }
-        if legs.len() > 1 {
-            for (n, state) in status.legs.iter().enumerate().filter(|(_, s)| s.name() != "protected") {
-                let _ = write!(text, "{}leg {n} {}", if text.is_empty() { "" } else { ", " }, state.name());
-            }
-        }
-        (!text.is_empty()).then(|| format!("[{text}]"))
     }
 
     /// For the status object and the summary.
@@ -189,9 +189,11 @@ fn happened(event: &Event) -> Said {
 
 fn changed(change: &Change) -> Said {
     let Change { domain, from, to, message } = change;
-    let why = message.as_deref().filter(|why| !why.starts_with("Previously: "));
-    let text =
-        format!("{} {to}{}", domain.name(), why.map_or_else(|| format!(" (was {from})"), |why| format!(": {why}")));
+    let text = match message.as_deref().map(|why| why.strip_prefix("Previously: ").ok_or(why)) {
+        Some(Ok(before)) => format!("{} {to}, it was {from}: {before}", domain.name()),
+        Some(Err(why)) => format!("{} {to}: {why}", domain.name()),
+        None => format!("{} {to}, it was {from}", domain.name()),
+    };
     let mut json = json!(change);
     if let Some(object) = json.as_object_mut() {
         object.insert("event".into(), "status".into());
@@ -233,5 +235,55 @@ impl Said {
             object.insert("time".into(), time::utc(SystemTime::now()).into());
         }
         json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdmedia::event::What;
+    use gdmedia::health::{Slow, Stage};
+    use gdmedia::time::Tai;
+
+    #[test]
+    fn a_change_of_a_status_says_why_or_what_was() {
+        let change = |domain, to, message: Option<&str>| {
+            changed(&Change { domain, from: "Healthy", to, message: message.map(str::to_owned) })
+        };
+        let said = change(Domain::Connection, "Unhealthy", Some("9 packets lost"));
+        assert_eq!(said.text.as_deref(), Some("connection Unhealthy: 9 packets lost"));
+        let wanted = json!({ "event": "status", "domain": "connection", "from": "Healthy", "to": "Unhealthy", "message": "9 packets lost" });
+        assert_eq!(said.json, wanted);
+        let said = change(Domain::Stream, "Healthy", Some("Previously: 3 frames incomplete"));
+        assert_eq!(said.text.as_deref(), Some("stream Healthy, it was Healthy: 3 frames incomplete"));
+        assert_eq!(change(Domain::Link, "AllUp", None).text.as_deref(), Some("link AllUp, it was Healthy"));
+        assert_eq!(change(Domain::Overall, "Unhealthy", Some("9 packets lost")).text, None, "said by its part");
+    }
+
+    #[test]
+    fn events_have_a_time_a_name_and_a_message() {
+        let said = happened(&Event { at: Tai(7), what: What::LegSilent { leg: 1 } });
+        let text = said.text().unwrap();
+        assert!(text.ends_with(" leg 1 fell silent") && text.len() == "03:22:20.123 leg 1 fell silent".len(), "{text}");
+        let json = said.into_json();
+        assert_eq!((&json["type"], &json["event"], &json["at"]), (&json!("event"), &json!("leg_silent"), &json!(7)));
+        assert_eq!((&json["leg"], &json["message"]), (&json!(1), &json!("leg 1 fell silent")));
+        assert_eq!(json["time"].as_str().map(str::len), Some("2026-11-30T03:22:20.123Z".len()));
+        let slow = Slow { stage: Stage::Sink("window".into()), message: "41 ms a frame".into() };
+        let json = too_slow(&Verdict(vec![slow])).into_json();
+        assert_eq!((&json["event"], &json["stages"][0]["sink"]), (&json!("too_slow"), &json!("window")));
+        assert_eq!(json["message"], "too slow: sink window: 41 ms a frame");
+        assert_eq!(too_slow(&Verdict::default()).json["event"], "fast_enough");
+    }
+
+    #[test]
+    fn a_leg_in_one_line() {
+        let mut leg = LegCounters { received: 10, lost: 2, late: 1, used: 7, redundant: 3, ..LegCounters::default() };
+        assert_eq!(leg_text(&leg), "received 10, lost 2, late 1, used 7, redundant 3");
+        (leg.duplicate, leg.foreign) = (4, 5);
+        [1_000_000, -250_000].into_iter().for_each(|ns| leg.skew.add(ns));
+        let wanted = "received 10, lost 2, late 1, used 7, redundant 3, duplicate 4, of a second sender 5; \
+                      behind the first by -0.250 ms at last, -0.250 to 1.000";
+        assert_eq!(leg_text(&leg), wanted);
     }
 }

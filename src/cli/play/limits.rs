@@ -35,9 +35,10 @@ fn available(meminfo: &str) -> Option<u64> {
 
 /// For the start block.
 pub fn text(memory: &Memory, args: &Args, legs: usize, backend: &str) -> String {
-    let Memory { rings, frames, frame_octets } = *memory;
-    let all = size(frames as u128 * frame_octets as u128);
-    let mut text = format!("ring {}, {frames} frames of {}: {all}", size(rings as u128), size(frame_octets as u128));
+    let Memory { rings, frames, frame_octets, sequence } = *memory;
+    let [each, all] = [frame_octets as u128, frames as u128 * frame_octets as u128].map(size);
+    let [rings, sequence] = [rings, sequence].map(|octets| size(octets as u128));
+    let mut text = format!("ring {rings}, {frames} frames of {each}: {all}, sequence numbers and placement {sequence}");
     if args.pcap.is_none() && backend.contains("socket") {
         // The kernel takes twice what is asked for.
         let each = size((args.buffer as u128) << 21);

@@ -303,7 +303,7 @@ impl Status {
             if let Some(more) = more {
                 let _ = write!(text, " {more}");
             }
-            if let Some(words) = health.short(&report.legs) {
+            if let Some(words) = health.short() {
                 let _ = write!(text, " {words}");
             }
             if self.terminal {
