@@ -24,6 +24,37 @@ pub fn capture(octets: &[u8]) {
     assert!(matches!(capture.next_record(), Ok(None)));
 }
 
+/// Captures, analysed and reported on in every form; the first octet says how.
+pub fn analyze(octets: &[u8]) {
+    use crate::analyze::{Options, analyze};
+    use crate::report::{Form, Report, render};
+    use crate::sdp::{Mode, parse};
+    use crate::timing::buckets::{Method, Tvd};
+    use crate::timing::{Rules, Source};
+    use crate::wire::capture::Capture;
+    const SDP: &[u8] = b"v=0\r\nm=video 5004 RTP/AVP 96\r\nc=IN IP4 239.1.1.1/64\r\na=rtpmap:96 raw/90000\r\n\
+        a=fmtp:96 sampling=YCbCr-4:2:2; width=8; height=8; exactframerate=50; depth=10; TP=2110TPW\r\n";
+    let Some((how, rest)) = octets.split_first() else { return };
+    let Ok(mut capture) = Capture::new(rest, "fuzz") else { return };
+    let options = Options {
+        flows: if how & 1 == 0 { Vec::new() } else { parse(SDP, Mode::Lenient).flows },
+        source: [Source::Capture, Source::Hardware][usize::from(how >> 1 & 1)],
+        rules: Rules {
+            method: [Method::Standard, Method::List][usize::from(how >> 2 & 1)],
+            tvd: [Tvd::Epoch, Tvd::FirstPacket][usize::from(how >> 3 & 1)],
+            ..Rules::default()
+        },
+        tai_offset: i64::from(how >> 4) * 37,
+    };
+    let Ok(analysis) = analyze(&mut capture, &options, &mut |_| true) else { return };
+    let report = analysis.report();
+    for form in [Form::Text, Form::Junit, Form::Html] {
+        assert!(render(&report, form).is_ok_and(|text| !text.is_empty()));
+    }
+    let json = report.json().unwrap_or_default();
+    assert!(Report::from_json(&json).is_ok_and(|again| again.verdict == report.verdict));
+}
+
 /// RTP, sample row data headers and the depacketiser: a format, then packets, raw ones and ones that are nearly right.
 pub fn depacketise(octets: &[u8]) {
     use crate::depacketise::{Config, Depacketiser, Packet};

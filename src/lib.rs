@@ -42,6 +42,7 @@
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
 //! | [`latency`] | how long frames take, hop by hop |
+//! | [`analyze`] | a capture from beginning to end: flows, losses, timing |
 //! | [`doctor`] | what a machine has for an SDP, and what is missing |
 //!
 //! # Features
@@ -55,6 +56,7 @@
 //! | `cuda` and `gst` | CUDA memory for fragments that take it, see `sink::gst::Fragment::cuda` | GStreamer's CUDA library, looked for |
 #![deny(unsafe_code)]
 
+pub mod analyze;
 pub mod config;
 pub mod depacketise;
 pub mod doctor;

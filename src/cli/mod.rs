@@ -1,5 +1,6 @@
 //! The command line: one file a verb.
 
+mod analyze;
 mod doctor;
 mod load;
 mod play;
@@ -35,6 +36,8 @@ enum Verb {
     Send(send::Args),
     /// Receive for hours, judge it by thresholds, and write a report.
     Soak(soak::Args),
+    /// Look through a capture: its flows, what is lost of them, and their timing by ST 2110-21.
+    Analyze(analyze::Args),
     /// Look at this machine: what it has for an SDP, what is missing, and what to do about it. Changes nothing.
     Doctor(doctor::Args),
     /// Hand AF_XDP sockets to receivers that run without rights.
@@ -64,6 +67,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Sdp(args)) => sdp::run(args),
         Some(Verb::Send(args)) => send::run(args),
         Some(Verb::Soak(args)) => soak::run(args),
+        Some(Verb::Analyze(args)) => analyze::run(args),
         Some(Verb::Doctor(args)) => doctor::run(args),
         Some(Verb::XdpHelper(args)) => xdp_helper::run(&args),
     };

@@ -138,7 +138,11 @@ fn table_html(out: &mut String, table: &Table) -> std::fmt::Result {
         writeln!(out, "<caption>{}</caption>", escaped(&table.title))?;
     }
     let row = |cells: &[String], tag: &str| {
-        let cells: String = cells.iter().map(|c| format!("<{tag}>{}</{tag}>", escaped(c))).collect();
+        let cell = |(n, c): (usize, &String)| {
+            let class = if table.numeric(n) { " class=\"n\"" } else { "" };
+            format!("<{tag}{class}>{}</{tag}>", escaped(c))
+        };
+        let cells: String = cells.iter().enumerate().map(cell).collect();
         format!("<tr>{cells}</tr>\n")
     };
     write!(out, "<thead>{}</thead>\n<tbody>\n", row(&table.columns, "th"))?;

@@ -136,6 +136,14 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+impl Table {
+    /// A column of numbers, which belongs on the right: its cells are numbers, or have nothing to say.
+    fn numeric(&self, column: usize) -> bool {
+        let number = |cell: &String| cell.parse::<f64>().is_ok() || matches!(cell.as_str(), "" | "-");
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.get(column).is_none_or(number))
+    }
+}
+
 /// A picture of numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "plot", rename_all = "snake_case")]
@@ -407,8 +415,12 @@ pub fn number(value: f64) -> String {
     };
     let text = format!("{value:.digits$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    // Small ones would be cut to nothing.
-    if matches!(text, "0" | "-0") && size > 0.0 { format!("{value:.1e}") } else { text.to_owned() }
+    match text {
+        // Small ones would be cut to nothing.
+        "0" | "-0" if size > 0.0 => format!("{value:.1e}"),
+        "-0" => "0".into(),
+        text => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -223,12 +223,15 @@ fn histogram(out: &mut String, title: &str, bins: &[Bin], limits: &[Limit]) -> s
     let (near, far) = split_limits(limits, first.from, last.to);
     let from = near.iter().map(|l| l.value).fold(first.from, f64::min);
     let to = near.iter().map(|l| l.value + 1.0).fold(last.to, f64::max);
-    let most = bins.iter().map(|b| b.count).max().unwrap_or(1) as f64;
+    // Bins differ in width: heights are those of the narrowest one's width, so that a flat distribution looks flat.
+    let narrowest = bins.iter().map(|b| b.to - b.from).fold(f64::INFINITY, f64::min);
+    let height = |b: &Bin| if log { b.count as f64 } else { b.count as f64 * narrowest / (b.to - b.from) };
+    let most = bins.iter().map(height).fold(1.0, f64::max);
     let (x, y) = (x_axis(from, to, log), y_axis(0.7, most * 1.3, true));
     open(out, title, HEIGHT, "")?;
     grid(out, x, y, "")?;
     for bin in bins {
-        let (left, right, top) = (x.at(bin.from), x.at(bin.to), y.at(bin.count as f64));
+        let (left, right, top) = (x.at(bin.from), x.at(bin.to), y.at(height(bin)));
         let width = (right - left - 0.6).max(1.2);
         write!(
             out,

@@ -126,6 +126,7 @@ fn forms_by_suffix_and_files_in_one_piece() {
 fn numbers_for_people() {
     let cases = [
         (0.0, "0"),
+        (-0.0, "0"),
         (1234.5, "1234"),
         (123.45, "123.5"),
         (12.345, "12.35"),

@@ -43,7 +43,7 @@ fn write_report(out: &mut String, report: &Report, style: Style) -> std::fmt::Re
         }
     }
     let elsewhere = |c: &&Check| !report.sections.iter().any(|s| s.title == c.group);
-    if report.checks.iter().any(|c| elsewhere(&c)) {
+    if report.checks.iter().any(|c| elsewhere(&c) && (style.all || c.severity != Severity::Pass)) {
         writeln!(out)?;
         for check in report.checks.iter().filter(elsewhere) {
             write_check(out, check, style)?;
@@ -86,10 +86,10 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     for row in rows {
         let mut text = String::from("   ");
         for (n, width) in widths.iter().enumerate() {
-            // The first column names, the others hold numbers.
-            let _ = match n {
-                0 => write!(text, " {:width$}", cell(row, n)),
-                _ => write!(text, "  {:>width$}", cell(row, n)),
+            let gap = if n == 0 { " " } else { "  " };
+            let _ = match table.numeric(n) {
+                false => write!(text, "{gap}{:width$}", cell(row, n)),
+                true => write!(text, "{gap}{:>width$}", cell(row, n)),
             };
         }
         writeln!(out, "{}", text.trim_end())?;

@@ -4,12 +4,12 @@ mod essence;
 mod flow;
 
 pub use essence::{Essence, FoundAudio, FoundVideo};
+pub(crate) use flow::Tally;
 pub use flow::{Ends, FoundFlow, FoundRtp};
 
 use crate::error::Result;
 use crate::wire::capture::{self, Capture};
 use crate::wire::net::{self, Content, Link};
-use flow::Tally;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;

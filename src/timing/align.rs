@@ -52,6 +52,14 @@ pub struct Clocks {
     pub drift_error_ppm: Option<f64>,
 }
 
+impl Clocks {
+    /// The drift in millionths, where it is more than the jitter of the arrivals makes of it.
+    pub fn sure_drift_ppm(&self) -> Option<f64> {
+        let (drift, error) = self.drift_ppm.zip(self.drift_error_ppm)?;
+        (error < STEADY_PPM || drift.abs() > 4.0 * error).then_some(drift)
+    }
+}
+
 /// Watches the first packets of frames (or all packets of audio).
 #[derive(Clone, Debug)]
 pub struct Aligner {

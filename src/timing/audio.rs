@@ -122,22 +122,33 @@ impl Audio {
 }
 
 /// What can be said of packets of any kind.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Packets {
     /// Time between packets.
     pub interval: Stat,
     /// The same, how often.
     pub intervals: Histogram,
-    last: Option<Tai>,
+    /// Clocks, by the first packet of each timestamp.
+    pub aligner: Aligner,
+    last: Option<Packet>,
 }
 
 impl Packets {
+    /// Of timestamps of this clock.
+    pub fn new(clock: MediaClock) -> Self {
+        let aligner = Aligner::new(clock);
+        Packets { interval: Stat::default(), intervals: Histogram::default(), aligner, last: None }
+    }
     /// A packet.
     pub fn push(&mut self, p: &Packet) {
-        if let Some(last) = self.last.replace(p.arrival) {
-            let interval = p.arrival.since(last);
+        let last = self.last.replace(*p);
+        if let Some(last) = last {
+            let interval = p.arrival.since(last.arrival);
             self.interval.add(interval);
             self.intervals.add(interval);
+        }
+        if last.is_none_or(|last| last.timestamp != p.timestamp) {
+            self.aligner.add(p.timestamp, p.arrival);
         }
     }
 }

@@ -219,6 +219,10 @@ impl Flow {
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
+    /// How it is measured.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
     /// Its RTP clock.
     pub fn clock(&self) -> MediaClock {
         self.clock
@@ -244,7 +248,8 @@ impl Flow {
         match self.meter(leg)? {
             Meter::Frames(frames) => Some(frames.aligner.clocks()),
             Meter::Audio(audio) => Some(audio.aligner.clocks()),
-            Meter::Packets(_) | Meter::None(_) => None,
+            Meter::Packets(packets) => Some(packets.aligner.clocks()),
+            Meter::None(_) => None,
         }
     }
     /// Whether measures within frames may be shown.
@@ -290,7 +295,7 @@ fn meter(subject: Subject, clock: MediaClock, rules: Rules, opening: &[(Packet, 
     let (alignment, shift_ns) = first_clocks(clock, opening);
     let picture = match subject {
         Subject::Audio { samples } => return Meter::Audio(Box::new(Audio::new(clock, samples, shift_ns))),
-        Subject::Other => return Meter::Packets(Box::default()),
+        Subject::Other => return Meter::Packets(Box::new(Packets::new(clock))),
         Subject::Video(picture) => picture,
         Subject::Ancillary { rate } => Picture {
             rate,

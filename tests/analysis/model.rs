@@ -174,13 +174,14 @@ fn model_cinst(raster: &Raster, sent: &[Sent]) -> Vec<i64> {
 fn model_vrx(raster: &Raster, pacing: Pacing, sent: &[Sent]) -> Vec<i64> {
     let parts = raster.parts();
     let mut out = Vec::with_capacity(sent.len());
+    let due: Vec<Exact> = sent.iter().map(|p| raster.read(pacing, p.frame, p.index)).collect();
     // Reads of the packets sent, in order; reads of later frames do not count against earlier packets.
     for (n, p) in sent.iter().enumerate() {
         let now = Exact::from(p.at.0) * parts;
         // Back over those that still wait, then on over reads of this frame that are due for packets still to come.
         let mut level = 0;
-        for earlier in sent[..=n].iter().rev() {
-            if raster.read(pacing, earlier.frame, earlier.index) < now {
+        for read in due[..=n].iter().rev() {
+            if *read < now {
                 break;
             }
             level += 1;
@@ -200,7 +201,7 @@ fn model_vrx(raster: &Raster, pacing: Pacing, sent: &[Sent]) -> Vec<i64> {
 }
 
 fn packets() -> usize {
-    std::env::var("GDMEDIA_MODEL_PACKETS").ok().and_then(|v| v.parse().ok()).unwrap_or(12_000)
+    std::env::var("GDMEDIA_MODEL_PACKETS").ok().and_then(|v| v.parse().ok()).unwrap_or(9_000)
 }
 
 #[test]

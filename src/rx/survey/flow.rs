@@ -16,7 +16,7 @@ pub enum Ends {
 }
 
 impl Ends {
-    pub(super) fn of_ethernet(known: bool, frame: &[u8]) -> Self {
+    pub(crate) fn of_ethernet(known: bool, frame: &[u8]) -> Self {
         match (known, frame.first_chunk::<12>()) {
             (true, Some([d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5])) => {
                 Ends::Ethernet([*s0, *s1, *s2, *s3, *s4, *s5], [*d0, *d1, *d2, *d3, *d4, *d5])
@@ -121,7 +121,7 @@ impl fmt::Display for FoundFlow {
 }
 
 /// Counts the packets of one flow.
-pub(super) struct Tally {
+pub(crate) struct Tally {
     flow: FoundFlow,
     rtp: FoundRtp,
     evidence: Evidence,
@@ -130,7 +130,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(ends: Ends, vlans: Vlans) -> Self {
+    pub(crate) fn new(ends: Ends, vlans: Vlans) -> Self {
         let flow = FoundFlow {
             ends,
             vlans,
@@ -147,7 +147,7 @@ impl Tally {
     }
 
     /// A packet: what is there of it, and its length on the wire.
-    pub(super) fn add(&mut self, time: u64, octets: &[u8], wire_octets: u16) {
+    pub(crate) fn add(&mut self, time: u64, octets: &[u8], wire_octets: u16) {
         let flow = &mut self.flow;
         if flow.packets == 0 {
             flow.first = time;
@@ -212,7 +212,7 @@ impl Tally {
         self.run = 1;
     }
 
-    pub(super) fn finish(mut self) -> FoundFlow {
+    pub(crate) fn finish(mut self) -> FoundFlow {
         let (essence, why) = self.evidence.judge(&self.flow, &self.rtp);
         self.flow.essence = essence;
         self.flow.why = why;

@@ -246,6 +246,38 @@ fn large_files_pass_in_constant_memory_and_small_reads() {
     assert_eq!(count, 200);
 }
 
+/// Records over the ends of the thread's buffers, the largest ones too; gzipped; cut short; and left in the middle.
+#[test]
+fn reading_ahead_reads_the_same() {
+    let o = Order(false);
+    let mut file = o.pcap(0xa1b2_c3d4, 1);
+    for n in 0..3000u32 {
+        let octets = vec![n as u8; if n % 1000 == 7 { MAX_RECORD as usize } else { 1300 + n as usize % 57 }];
+        file.extend(o.record(n, n, &octets, octets.len() as u32));
+    }
+    let cut = file[..file.len() - 5].to_vec();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&file).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    for octets in [file, cut, gzip.finish().unwrap()] {
+        std::fs::write(&path, &octets).unwrap();
+        let (mut plain, mut ahead) = (Capture::open(&path).unwrap(), Capture::open_ahead(&path).unwrap());
+        loop {
+            let (a, b) = (plain.next_record().unwrap(), ahead.next_record().unwrap());
+            assert_eq!(a, b);
+            if a.is_none() {
+                break;
+            }
+        }
+        assert_eq!((plain.counters(), plain.position()), (ahead.counters(), ahead.position()));
+        let mut left = Capture::open_ahead(&path).unwrap();
+        assert!(left.next_record().unwrap().is_some());
+    }
+    std::fs::write(&path, b"").unwrap();
+    assert!(Capture::open_ahead(&path).unwrap_err().to_string().contains("empty"));
+}
+
 #[test]
 fn writers_by_hand() {
     let mut out = Vec::new();
