@@ -81,6 +81,9 @@ pub struct Learned {
     pub first_whole: bool,
 }
 
+/// Packets of a frame at most: 15 times those of 4320p in packets of 1200 octets.
+const MAX_PACKETS: u32 = 1 << 20;
+
 /// Runs that say enough: one whole frame and the beginning of another, wherever reception began.
 pub const ENOUGH: usize = 4;
 
@@ -91,13 +94,18 @@ pub fn learn(runs: &[Run], scan: Option<Scan>) -> Option<Learned> {
         Some(scan) => scan != Scan::Progressive,
         None => runs.iter().any(|r| r.second),
     };
-    let most = |second: bool| whole.iter().filter(|r| r.second == second).map(|r| r.packets).max();
+    // A damaged sequence number makes a run of millions.
+    let counts = |second: Option<bool>| {
+        let runs = whole.iter().filter(move |r| second.is_none_or(|s| r.second == s));
+        runs.map(|r| r.packets).filter(|n| *n <= MAX_PACKETS).max()
+    };
+    let most = |second: bool| counts(Some(second));
     let (packets, second) = if fields {
         // One field may stand for the other where only one is whole.
         let (first, second) = (most(false).or(most(true))?, most(true).or(most(false))?);
         (first.checked_add(second)?, Some(first))
     } else {
-        (whole.iter().map(|r| r.packets).max()?, None)
+        (counts(None)?, None)
     };
     let mut steps = runs.windows(2).filter_map(|pair| match pair {
         [a, b] => Some(b.timestamp.wrapping_sub(a.timestamp)).filter(|s| *s > 0),
