@@ -292,7 +292,8 @@ fn of_frames(flow: &Analysed, m: usize, f: &Frames, g: &mut Group<'_>) {
     if config.cinst && f.packets.all.count > 0 {
         let p = f.packets.all;
         // Fields of an odd number of packets differ by one.
-        let odd = config.schedule.second() != config.schedule.packets() - config.schedule.second();
+        let (all, first) = (config.schedule.packets(), config.schedule.second());
+        let odd = config.scan != sdp::Scan::Progressive && first != all - first;
         let constant = p.max - p.min <= i64::from(odd);
         let text = if p.min == p.max { format!("always {}", p.min) } else { format!("{} to {}", p.min, p.max) };
         g.judge(&named(flow, m, "packets a frame"), constant, Severity::Warning, (text.clone(), text), "");
