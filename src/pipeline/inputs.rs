@@ -83,7 +83,9 @@ impl<R> Inputs<R> {
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
+}
 
+impl<R: Receiver> Inputs<R> {
     /// Nothing more comes from it; the others go on.
     ///
     /// # Errors
@@ -96,17 +98,14 @@ impl<R> Inputs<R> {
             return Err(why);
         }
         if let RxError::Failed(error) = &why {
-            let remark = format!("receiver {number} failed, the other goes on: {}", error.in_one_line());
-            tracing::warn!("{remark}");
-            self.remarks.push(remark);
+            let backend = self.list.get(number).map_or("", |input| input.receiver.caps().backend);
+            let why = error.in_one_line();
+            self.remarks.push(format!("receiver {number} ({backend}) failed, the others go on: {why}"));
             let what = What::ReceiverFailed { receiver: u8::try_from(number).unwrap_or(u8::MAX) };
             self.events.push(Event { at: self.before.unwrap_or_default(), what });
         }
         Ok(())
     }
-}
-
-impl<R: Receiver> Inputs<R> {
     /// The ring of a receiver. Numbers are those of [`Polled::Packets`]; the first one's where nothing lies in a ring.
     pub fn ring(&self, number: usize) -> &SplitRing<R::Mem> {
         self.list.get(number).unwrap_or(&self.list[0]).receiver.ring()

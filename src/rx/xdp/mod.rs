@@ -284,7 +284,7 @@ impl Xdp {
 
     /// An interface has gone, and its legs with it. That ends this receiver when it was the last one.
     fn tell_gone(&mut self, number: usize, name: String, e: io::Error) {
-        tracing::warn!("interface {name} has gone: {e}");
+        tracing::debug!("interface {name} has gone: {e}");
         let at = self.clock().unwrap_or_default();
         let of_it = self.legs.iter().enumerate().filter(|(_, leg)| leg.as_ref().is_some_and(|leg| leg.port == number));
         let what = |leg: usize| What::InterfaceGone { leg: leg as u8 };
