@@ -5,7 +5,7 @@
 //! | [`management`] | IEEE 1588 management messages as octets; pure |
 //! | [`ptp4l`] | asks ptp4l by its Unix socket |
 //! | [`phc`] | reads the clock of a network card |
-//! | [`judge`] | how clocks, offsets and the SDP fit together: named warnings; pure |
+//! | [`judge`](mod@judge) | how clocks, offsets and the SDP fit together: named warnings; pure |
 //! | [`watch`] | asks once a second, beside a run |
 
 pub mod judge;

@@ -17,7 +17,7 @@
 //! | [`checkpoint`] | written whole or not at all |
 //! | [`log`](mod@log) | histograms as others' viewers read them |
 //! | [`process`] | memory and files of this process |
-//! | [`summary`] | all of it as a [`Report`](crate::report::Report) |
+//! | [`summary`](mod@summary) | all of it as a [`Report`](crate::report::Report) |
 
 pub mod baseline;
 pub mod checkpoint;
