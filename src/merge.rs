@@ -79,7 +79,7 @@ impl Merge {
         }
     }
 
-    /// A datagram has come by a leg. Gives the clock by which frames wait: the number of datagrams where there is one leg,
+    /// A datagram has come by a leg. Gives the clock by which frames wait: the number of packets where there is one leg,
     /// else the arrival, in nanoseconds, up to which every leg that is alive has been looked at.
     #[inline]
     pub fn arrives(&mut self, leg: u8, at: Tai) -> u64 {

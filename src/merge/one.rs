@@ -11,6 +11,8 @@ pub struct One {
     pub(super) track: Track,
     /// Datagrams that came.
     pub(super) datagrams: u64,
+    /// Packets of sequences that go on: what does not go on, or is of nobody, ends no frame however much of it comes.
+    passed: u64,
     /// The sequence that is followed: its place, and its name. The other place is that of the one before, while the present
     /// one is on trial.
     pub(super) slot: u8,
@@ -30,6 +32,7 @@ impl One {
         One {
             track: Track::new(settings.numbers, settings.silence_ns),
             datagrams: 0,
+            passed: 0,
             slot: 0,
             ids: [0; 2],
             next_id: 1,
@@ -47,7 +50,13 @@ impl One {
 
     #[inline]
     pub(super) fn see(&mut self, s: Sighting) -> Verdict {
-        if self.track.goes_on(s) { Verdict::New } else { self.see_other(s) }
+        if self.track.goes_on(s) {
+            self.passed += 1;
+            return Verdict::New;
+        }
+        let verdict = self.see_other(s);
+        self.passed += u64::from(!matches!(verdict, Verdict::Restart { .. } | Verdict::Foreign));
+        verdict
     }
 
     #[cold]
@@ -129,6 +138,6 @@ impl One {
 
     pub(super) const fn arrives(&mut self, _at: Tai) -> u64 {
         self.datagrams += 1;
-        self.datagrams
+        self.passed + 1
     }
 }

@@ -128,6 +128,29 @@ fn the_true_stream_stays_whole_beside_twenty_times_as_much() {
     }
 }
 
+/// As a busy machine finds them: thousands between two packets of a frame.
+#[test]
+fn forged_packets_in_long_runs_close_no_frame() {
+    let (format, sent) = stream();
+    // Sixty-four packets in order are a sender that took over.
+    for kind in KINDS.into_iter().filter(|kind| *kind != Kind::SecondSender) {
+        let mut receiver = Receiver::new(format);
+        let mut forger = Forger::new(kind);
+        for (n, packet) in sent.iter().enumerate() {
+            receiver.feed(std::slice::from_ref(packet));
+            if n >= 32 && n % 8 == 5 {
+                let run: Vec<Sent> = (0..1000).map(|_| forger.forge(packet)).collect();
+                receiver.feed(&run);
+            }
+        }
+        receiver.finish();
+        tell(kind, &receiver);
+        check_all(&receiver, 0, FRAMES);
+        let counts = receiver.dep.counters();
+        assert_eq!((counts.received, counts.lost, counts.late), (sent.len() as u64, 0, 0), "{kind:?}: {counts:?}");
+    }
+}
+
 #[test]
 fn one_leg_that_is_beset_does_not_touch_the_other() {
     let (format, sent) = stream();
