@@ -6,6 +6,7 @@ mod compare;
 mod gpu;
 mod guard;
 mod inputs;
+pub mod meter;
 mod overload;
 mod video;
 
@@ -17,6 +18,7 @@ use self::assembly::Assembly;
 use self::compare::{Compare, Comparison};
 use self::guard::{Guard, Held};
 use self::inputs::{Inputs, Polled};
+use self::meter::{Meter, Metering};
 use self::overload::Overload;
 use crate::depacketise::{Config, Depacketiser, Packet};
 use crate::error::{Error, Kind};
@@ -28,8 +30,10 @@ use crate::mem::{CpuAccess, Space};
 use crate::plan::Fate;
 use crate::ring::Reader;
 use crate::rx::{Receiver, RxError};
+use crate::sdp::Flow;
 use crate::stats::{Busy, FrameCounters, LegComparison, RxCounters};
 use crate::time::{MediaClock, Tai};
+use crate::timing::Source;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -93,6 +97,8 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     /// Time in the kernel.
     kernel_time: Duration,
     observe: Option<Observe>,
+    /// Where the timing of the sender is measured.
+    meter: Option<Meter>,
 }
 
 /// Memory that a pipeline takes at its opening; it takes no more.
@@ -122,13 +128,14 @@ pub struct Parts<R> {
     overload: Vec<Overload>,
     kernel_time: Duration,
     observe: Option<Observe>,
+    meter: Option<Meter>,
 }
 
 impl<R> Parts<R> {
     /// With other receivers, or the same seen in another way.
     pub fn map<S>(self, change: impl FnMut(R) -> S) -> Parts<S> {
         let Parts { inputs, depacketiser, policy, clock, counters, number, overwritten, readers, .. } = self;
-        let Parts { comparison, overload, kernel_time, observe, .. } = self;
+        let Parts { comparison, overload, kernel_time, observe, meter, .. } = self;
         Parts {
             inputs: inputs.map(change),
             depacketiser,
@@ -142,6 +149,7 @@ impl<R> Parts<R> {
             overload,
             kernel_time,
             observe,
+            meter,
         }
     }
 }
@@ -201,6 +209,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             overload: Vec::new(),
             kernel_time: Duration::ZERO,
             observe: None,
+            meter: None,
         }
     }
 
@@ -228,6 +237,14 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// From now on `observe` is told when a frame is finished.
     pub fn observe(&mut self, observe: Observe) {
         self.observe = Some(observe);
+    }
+
+    /// From now on the timing of the sender is measured (ST 2110-21), as far as the clock of the arrivals can carry it. Costs
+    /// some tens of nanoseconds a packet.
+    pub fn meter(&mut self, flow: &Flow, source: Source) -> Metering {
+        let (meter, metering) = Meter::new(flow, source);
+        self.meter = Some(meter);
+        metering
     }
 
     /// From now on frames are shed when this machine is too slow for the stream, whose frames are so far apart: they open
@@ -276,6 +293,9 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         }
         if let Some(compare) = &mut self.compare {
             compare.look(ring, slots);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.look(ring, slots);
         }
         let plan = self.depacketiser.push(slots.iter().enumerate().map(|(index, slot)| Packet {
             slot: index as u32,
@@ -352,8 +372,18 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// Takes it apart: frames that were being filled are given up, leases go back. For another kernel to go on with.
     pub fn into_parts(self) -> Parts<R> {
         let overwritten = self.overwritten();
-        let Pipeline { mut inputs, depacketiser, mut assembly, compare, overload, kernel_time, observe, held, .. } =
-            self;
+        let Pipeline {
+            mut inputs,
+            depacketiser,
+            mut assembly,
+            compare,
+            overload,
+            kernel_time,
+            observe,
+            meter,
+            held,
+            ..
+        } = self;
         assembly.abandon::<R::Mem>();
         let Assembly { policy, clock, counters, number, guard, .. } = assembly;
         // The kernel ends first, and waits for work that reads what is leased.
@@ -376,6 +406,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             overload,
             kernel_time,
             observe,
+            meter,
         }
     }
 
@@ -398,6 +429,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         let mut pipeline = Self::of(inputs, depacketiser, kernel, pool, policy, clock, deliver);
         (pipeline.assembly.counters, pipeline.assembly.number) = (counters, number);
         (pipeline.overwritten, pipeline.observe) = (overwritten, parts.observe);
+        pipeline.meter = parts.meter;
         (pipeline.overload, pipeline.kernel_time) = (parts.overload, parts.kernel_time);
         if let Some(guard) = &mut pipeline.assembly.guard {
             guard.resume(readers);

@@ -28,8 +28,10 @@ use gdmedia::kernel::{self, Colour, Conversion};
 use gdmedia::latency::{self, Probe, Recorder};
 use gdmedia::mem::Space;
 use gdmedia::merge::Class;
+use gdmedia::pipeline::meter::{LegTiming, Metering};
 use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::plan::FEW_OPEN;
+use gdmedia::rx::socket;
 use gdmedia::sink::export::Target;
 use gdmedia::worker::{Ended, Report, Worker};
 use std::path::{Path, PathBuf};
@@ -145,6 +147,12 @@ pub struct Args {
     /// The same, once it is known.
     #[arg(skip)]
     utc_offset: i32,
+    /// Who stamps arrivals at sockets: the card, told to if need be (rights); the kernel; or the card where it does so already
+    #[arg(long, value_enum, default_value = "auto")]
+    stamps: Stamps,
+    /// Measure the sender's timing (ST 2110-21), as far as the stamps of the arrivals can carry it
+    #[arg(long)]
+    timing: bool,
     /// Conversion kernel of the CPU; by default the best that it has
     #[arg(long, value_enum)]
     kernel: Option<Level>,
@@ -210,6 +218,23 @@ impl From<Pixels> for Output {
             Pixels::V210 => Output::V210,
             Pixels::Rgba => Output::Rgba,
             Pixels::Rgb16f => Output::Rgb16f,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Stamps {
+    Auto,
+    Software,
+    Hardware,
+}
+
+impl From<Stamps> for socket::Stamping {
+    fn from(stamps: Stamps) -> Self {
+        match stamps {
+            Stamps::Auto => socket::Stamping::Auto,
+            Stamps::Software => socket::Stamping::Software,
+            Stamps::Hardware => socket::Stamping::Hardware,
         }
     }
 }
@@ -371,6 +396,8 @@ pub struct Now<'a> {
     pub gpu_memory: Option<u64>,
     /// What happened in the interval, in words.
     pub events: &'a [String],
+    /// The sender's timing, leg by leg; empty where it is not measured.
+    pub timing: Vec<LegTiming>,
 }
 
 /// Nobody does.
@@ -432,12 +459,14 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let start = Start::new(&description, &run, &engine, &sinks, &time);
     start.print(args.json);
     latency.set_gpu(engine.is_on_gpu());
+    let metering = args.timing.then(|| engine.meter(flow));
     let pause = args.pause(&engine.caps().0);
     let stepper = engine.into_stepper(&run, &sinks);
     let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
     follow.begin(&run, &start)?;
     let mut health = Watch::new(args, flow);
-    let end = watch(&run, &worker, &sinks, &mut latency, &mut time, gpu.as_ref(), &mut health, follow);
+    let end =
+        watch(&run, &worker, &sinks, &mut latency, &mut time, gpu.as_ref(), metering.as_ref(), &mut health, follow);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
     latency.finish(gate.probe.now());
@@ -450,9 +479,11 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     if let (Err(error), true) = (&outcome, args.json) {
         report::error(error);
     }
-    report::summary(args.json, &report, &sinks, &gate, &health, &latency, &start, name);
+    let timing = metering.as_ref().map(Metering::read).unwrap_or_default();
+    report::summary(args.json, &report, &sinks, &gate, &health, &latency, &timing, &start, name);
     let gpu_memory = gpu.as_ref().map(memory_of);
-    let mut now = Now { report: &report, sinks: &sinks, latency: &mut latency, time: &time, gpu_memory, events: &[] };
+    let mut now =
+        Now { report: &report, sinks: &sinks, latency: &mut latency, time: &time, gpu_memory, events: &[], timing };
     let followed = follow.end(&mut now, name);
     match outcome {
         // Told already: the summary is the last line.
@@ -553,6 +584,7 @@ fn watch(
     latency: &mut Recorder,
     time: &mut Time,
     gpu: Option<&Arc<Gpu>>,
+    metering: Option<&Metering>,
     health: &mut Watch,
     follow: &mut dyn Follow,
 ) -> End {
@@ -599,8 +631,9 @@ fn watch(
                 events.push(text);
             }
             let gpu_memory = gpu.map(memory_of);
-            follow.interval(&mut Now { report: &report, sinks, latency, time, gpu_memory, events: &events });
-            status.print(&report, latency, sinks, health, follow.status());
+            let timing = metering.map(Metering::read).unwrap_or_default();
+            status.print(&report, latency, sinks, health, &timing, follow.status());
+            follow.interval(&mut Now { report: &report, sinks, latency, time, gpu_memory, events: &events, timing });
             latency.next_interval();
             events.clear();
         }

@@ -7,6 +7,7 @@ use super::play::{self, Follow, Now, Run, Start};
 use super::{duration, same, say};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::fault::FaultPlan;
+use gdmedia::pipeline::meter::{LegTiming, Range};
 use gdmedia::report::{self, Form, Report, Severity};
 use gdmedia::soak::{
     Baseline, Judges, Record, Sample, Threshold, checkpoint, log::Logs, metric, process, record, summary,
@@ -140,6 +141,8 @@ struct Soak {
     logs: Option<Logs>,
     written: Instant,
     source: Option<Source>,
+    /// What cannot be measured was told.
+    told: bool,
     /// The first thing that went wrong with files; told at the end, for the run is worth more than one of them.
     failure: Option<Error>,
 }
@@ -158,6 +161,7 @@ impl Soak {
             logs: None,
             written: now,
             source: None,
+            told: false,
             failure: None,
         }
     }
@@ -169,7 +173,7 @@ impl Soak {
     }
 
     /// Takes an interval.
-    fn take(&mut self, now: &mut Now<'_>) {
+    fn take(&mut self, now: &mut Now<'_>, usage: process::Usage) {
         let elapsed = self.begun.elapsed();
         if self.record.is_measuring()
             && let Some(mut logs) = self.logs.take()
@@ -182,7 +186,7 @@ impl Soak {
         let sample = Sample {
             seconds: elapsed.as_secs_f64(),
             counters: counters(now, &seen),
-            usage: process::usage(),
+            usage,
             gpu_memory: now.gpu_memory,
             ptp_offset_ns: seen.ptp.ok().and_then(|state| state.offset_ns),
         };
@@ -194,6 +198,19 @@ impl Soak {
         self.remarks = now.report.remarks.len();
         for text in now.events {
             self.record.event(at, Severity::Warning, "run", text.clone());
+        }
+        let largest = |of: fn(&LegTiming) -> Option<Range>| now.timing.iter().filter_map(of).map(|r| r.max).max();
+        for (name, value) in [
+            ("timing.cinst", largest(|leg| leg.cinst)),
+            ("timing.vrx", largest(|leg| leg.vrx)),
+            ("timing.fpt", largest(|leg| leg.fpt_ns)),
+        ] {
+            value.into_iter().for_each(|value| self.record.set(name, value as f64));
+        }
+        if let Some(why) = now.timing.iter().find_map(|leg| leg.not_measurable.as_ref())
+            && !std::mem::replace(&mut self.told, true)
+        {
+            self.record.decisions.push(format!("timing: CINST and VRX {why}"));
         }
         if let Some(sent) = self.source.as_ref().and_then(Source::ended) {
             source::note(&mut self.record, &sent);
@@ -226,7 +243,7 @@ impl Follow for Soak {
     }
 
     fn interval(&mut self, now: &mut Now<'_>) {
-        self.take(now);
+        self.take(now, process::usage());
         if self.written.elapsed() >= self.own.checkpoint_every {
             self.checkpoint();
         }
@@ -247,15 +264,16 @@ impl Follow for Soak {
     }
 
     fn end(&mut self, now: &mut Now<'_>, why: &str) -> Result<ExitCode> {
+        // What the process uses when most of it is gone says nothing of the run.
         if let Some(source) = self.source.take() {
             let sent = source.stop();
-            self.take(now);
+            self.take(now, process::Usage::default());
             match sent {
                 Ok(sent) => source::note(&mut self.record, &sent),
                 Err(error) => self.keep::<()>(Err(error)),
             }
         } else {
-            self.take(now);
+            self.take(now, process::Usage::default());
         }
         self.record.ended = Some(why.to_owned());
         self.checkpoint();

@@ -1,5 +1,6 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
+mod card;
 pub mod fault;
 pub mod link;
 pub mod memory;
@@ -34,6 +35,7 @@ use crate::ring::{Lease, SplitRing};
 use crate::sdp::Leg;
 use crate::stats::RxCounters;
 use crate::time::Tai;
+use crate::timing::Source;
 use std::fmt;
 use std::time::Duration;
 
@@ -110,6 +112,8 @@ pub struct Caps {
     pub buffer_octets: u64,
     /// Arrival times are those of a wall clock now (a capture's are not).
     pub live: bool,
+    /// Who stamps the arrivals, which says what they can carry.
+    pub stamps: Source,
 }
 
 /// Why a poll brought nothing.

@@ -7,6 +7,7 @@ use crate::ring::{Lease, SLACK, Slot, SplitRing};
 use crate::sdp::{Leg, SourceFilter};
 use crate::stats::{Reason, RxCounters};
 use crate::time::Tai;
+use crate::timing::Source;
 use crate::wire::capture::{self, Capture};
 use crate::wire::net::{self, Content, Datagram};
 use std::net::IpAddr;
@@ -90,6 +91,7 @@ impl Pcap {
                 batch: BATCH,
                 buffer_octets: 0,
                 live: false,
+                stamps: Source::Capture,
             },
         })
     }

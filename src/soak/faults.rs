@@ -37,7 +37,8 @@ pub fn compare(record: &Record) -> Option<Vec<Compared>> {
             let equal = planned <= found && found <= planned + own;
             out.push(Compared { leg, kind, planned, found, own, equal });
         };
-        add("removed", planned("removed"), found("lost"), own);
+        // What came too late was lost as well, and no plan removed it.
+        add("removed", planned("removed"), found("lost").saturating_sub(found("late")), own);
         add("duplicated", planned("duplicated"), found("duplicate"), 0);
         if leg == 0 {
             add("restarts", planned("restarts"), all("restarts"), 0);

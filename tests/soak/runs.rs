@@ -50,6 +50,7 @@ fn planned_faults_are_found_and_a_threshold_fails_the_run() {
         "200ms",
         "--gpu",
         "off",
+        "--timing",
         "--fault",
         &plan,
         "--fail-if",
@@ -85,6 +86,48 @@ fn planned_faults_are_found_and_a_threshold_fails_the_run() {
     assert!(std::fs::read_to_string(&html).unwrap().contains("<svg"));
     let log = std::fs::read_to_string(logs.join("latency.complete.hlog")).unwrap();
     assert!(log.lines().filter(|l| l.contains("HISTF")).count() >= 2, "{log}");
+}
+
+/// Virtual times of a capture are exact, stamps of the kernel say nothing of CINST.
+#[test]
+fn the_timing_of_a_sender_is_shown_where_the_clock_carries_it() {
+    let dir = temp();
+    let capture = dir.join("exact.pcap");
+    let stream = crate::common::send_to_pcap(&capture, 5004, &["--frames", "80"]);
+    let output = gdmedia(&["--sdp", &stream, "--pcap", text(&capture), "--headless", "--timing", "--json"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let leg = &output.summary()["timing"][0];
+    assert_eq!((&leg["class"], &leg["packets"]["max"]), (&"narrow".into(), &180.into()), "{leg}");
+    assert!(leg["cinst"]["max"].as_i64().is_some_and(|n| (1..=4).contains(&n)), "{leg}");
+    assert_eq!(leg["increment"]["min"], 3600, "{leg}");
+
+    let stream = dir.write("live.sdp", &sdp(free_port()));
+    let report = dir.join("r.json");
+    let output = gdmedia(&[
+        "soak",
+        "--sdp",
+        &stream,
+        "--source",
+        "pattern",
+        "--for",
+        "4s",
+        "--warm-up",
+        "0s",
+        "--gpu",
+        "off",
+        "--timing",
+        "--report",
+        text(&report),
+        "--warn-if",
+        "timing.cinst>4",
+    ]);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    let read = json(&report);
+    assert!(read["metrics"]["timing.fpt"].is_number() && read["metrics"]["timing.cinst"].is_null(), "{read}");
+    assert!(output.stderr.contains("timing.cinst was not measured"), "{}", output.stderr);
+    let told =
+        read["decisions"].as_array().unwrap().iter().any(|d| d.as_str().unwrap().contains("not measurable with"));
+    assert!(told, "{}", read["decisions"]);
 }
 
 #[test]

@@ -212,6 +212,7 @@ impl Inputs<'_> {
             buffer_octets: args.buffer << 20,
             rate: report::bit_rate(flow, video),
             utc_offset_s: args.utc_offset,
+            stamps: args.stamps.into(),
             cells: if gpu { socket::cells_for(report::packet_rate(flow, video), HOLD) } else { socket::CELLS },
             ..socket::Options::default()
         })?))

@@ -8,12 +8,14 @@ use gdmedia::error::{self, Error, Result};
 use gdmedia::gpu::{self, Choice, Found};
 use gdmedia::kernel::{Conversion, Level};
 use gdmedia::mem::{Host, Space};
+use gdmedia::pipeline::meter::Metering;
 use gdmedia::pipeline::{Deliver, HostPipeline, Memory, Settings};
 use gdmedia::ring::SplitRing;
 #[cfg(feature = "cuda")]
 use gdmedia::rx::socket;
 use gdmedia::rx::{Caps, Receiver};
 use gdmedia::sdp::{Flow, Leg, Video};
+use gdmedia::timing::Source;
 use gdmedia::worker::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -184,6 +186,17 @@ impl Engine {
         })
     }
 
+    /// The timing of the sender is to be measured.
+    pub fn meter(&mut self, flow: &Flow) -> Metering {
+        let source = self.caps().1.stamps;
+        match &mut self.kind {
+            Kind::Cpu(pipeline) => pipeline.meter(flow, source),
+            #[cfg(feature = "cuda")]
+            Kind::Gpu(pipeline) => pipeline.meter(flow, source),
+            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            Kind::Direct(pipeline) => pipeline.meter(flow, source),
+        }
+    }
     /// Copies by different legs are to be compared.
     ///
     /// # Errors
@@ -320,6 +333,10 @@ impl Engine {
         if all.len() > 1 {
             let notes = all.iter().flat_map(|caps| caps.notes.iter().map(|note| format!("{}: {note}", caps.backend)));
             sum.notes = notes.collect();
+            // What one of them cannot carry is not told of all.
+            if let Some(other) = all.iter().map(|caps| caps.stamps).find(|s| *s != Source::Hardware) {
+                sum.stamps = other;
+            }
             sum.buffer_octets = all.iter().map(|caps| caps.buffer_octets).filter(|o| *o > 0).min().unwrap_or(0);
         }
         (name, sum)

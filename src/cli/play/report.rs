@@ -11,6 +11,7 @@ use gdmedia::latency::{self, Figures, Hop, Recorder};
 use gdmedia::merge::Class;
 use gdmedia::packetise::{Cut, Packetiser, Style};
 use gdmedia::pipeline;
+use gdmedia::pipeline::meter::{LegTiming, Range};
 use gdmedia::sdp::{Description, Flow, MediaClock, Packing, ReferenceClock, SenderType, Severity, SourceFilter, Video};
 use gdmedia::stats::{LegComparison, LegDifference, Reason};
 use gdmedia::worker::Report;
@@ -246,7 +247,16 @@ impl Status {
     }
 
     /// One line; `more` is added to it.
-    pub fn print(&mut self, report: &Report, latency: &Recorder, sinks: &Sinks, health: &Watch, more: Option<String>) {
+    #[allow(clippy::too_many_arguments, reason = "what there is to say")]
+    pub fn print(
+        &mut self,
+        report: &Report,
+        latency: &Recorder,
+        sinks: &Sinks,
+        health: &Watch,
+        timing: &[LegTiming],
+        more: Option<String>,
+    ) {
         let now = Instant::now();
         self.next = now + self.interval;
         let seconds = now.duration_since(self.last).as_secs_f64();
@@ -273,6 +283,7 @@ impl Status {
                 "lag_us": report.busy.lag_ns / 1000,
                 "latency_us": ready.map(|l| json!({ "mean": l.mean / 1e3, "max": l.max as f64 / 1e3 })),
                 "latency": hops(|hop| latency.interval(hop)),
+                "timing": timing,
             }));
         } else {
             // Short: it has to fit in 80 columns.
@@ -299,6 +310,10 @@ impl Status {
             }
             if let Some(latency) = ready {
                 let _ = write!(text, " latency {:.1} ms", latency.mean / 1e6);
+            }
+            for leg in timing {
+                let what = leg.class.map_or_else(|| "-21 not measurable".into(), |class| format!("-21 {class}"));
+                let _ = write!(text, " {what}");
             }
             if let Some(more) = more {
                 let _ = write!(text, " {more}");
@@ -335,6 +350,32 @@ impl Status {
     }
 }
 
+/// The sender's timing on a leg, for people.
+fn timing_lines(leg: &LegTiming) -> Vec<String> {
+    let us = |name: &str, range: Option<Range>| {
+        let Range { min, mean, max } = range?;
+        let us = |ns: f64| ns / 1e3;
+        Some(format!("{name} {:.0} us ({:.0} to {:.0})", us(mean), us(min as f64), us(max as f64)))
+    };
+    let plain = |name: &str, range: Option<Range>| range.map(|r| format!("{name} {} to {}", r.min, r.max));
+    let all = |parts: Vec<Option<String>>| parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let mut lines = vec![format!("leg {}: {}; {}", leg.leg, leg.verdict, leg.clocks)];
+    lines.push(all(vec![
+        us("FPT", leg.fpt_ns),
+        us("margin to TROFFSET", leg.margin_ns),
+        us("latency of the first packet", leg.latency_ns),
+    ]));
+    lines.push(all(vec![
+        plain("CINST", leg.cinst),
+        plain("VRX", leg.vrx),
+        plain("RTP offset", leg.rtp_offset),
+        plain("RTP increment", leg.increment),
+        plain("packets", leg.packets),
+    ]));
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
 /// Of frames that are ready: on the GPU, else handed over.
 fn ready(latency: &Recorder) -> Option<Figures> {
     [Hop::Gpu, Hop::Complete].iter().find_map(|hop| latency::figures(latency.interval(*hop)))
@@ -355,6 +396,7 @@ pub fn summary(
     gate: &Gate,
     health: &Watch,
     latency: &Recorder,
+    timing: &[LegTiming],
     start: &Start,
     end: &str,
 ) {
@@ -378,6 +420,7 @@ pub fn summary(
             "sinks": sinks.reports(),
             "verify": sinks.verified(),
             "latency": hops(|hop| latency.total(hop)),
+            "timing": timing,
             "cpu": { "receiver_seconds": report.cpu.map(|c| c.as_secs_f64()), "us_per_packet": per_packet.map(round) },
             "remarks": report.remarks,
         }));
@@ -453,6 +496,11 @@ pub fn summary(
             "{name:>8}  {}: half of the frames within {p50:.3} ms, 99 % {p99:.3}, all {max:.3}",
             hop.name()
         );
+    }
+    for leg in timing {
+        for (n, line) in timing_lines(leg).into_iter().enumerate() {
+            let _ = writeln!(text, "{:>8}  {line}", if n == 0 { "timing" } else { "" });
+        }
     }
     for remark in &report.remarks {
         let _ = writeln!(text, "{:>8}  {remark}", "note");

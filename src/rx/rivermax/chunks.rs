@@ -1,8 +1,8 @@
 //! From chunks to slots: the hot path.
 #![allow(unsafe_code)]
 
-use super::clock::Clock;
 use crate::ring::Slot;
+use crate::rx::card::Clock;
 use crate::stats::RxCounters;
 use crate::time::Tai;
 use rivermax_sys::{Chunk, Error, Flow, Notification, Status, Stream};

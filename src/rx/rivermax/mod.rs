@@ -9,7 +9,6 @@
 //! the octets; it proves nothing about speed, GPUDirect or a card's time stamps.
 
 mod chunks;
-mod clock;
 mod failure;
 mod leg;
 mod look;
@@ -26,16 +25,17 @@ pub use planes::Planes;
 pub use rivermax_sys as library;
 
 use self::chunks::{Refusal, Source, Took};
-use self::clock::Clock;
 use self::leg::Leg;
 use self::open::Library;
 use super::socket::{Interface, tai_now, tai_offset};
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
 use crate::ring::{Lease, Slot, SplitRing};
+use crate::rx::card::{self, Clock};
 use crate::sdp;
 use crate::stats::RxCounters;
 use crate::time::Tai;
+use crate::timing::Source;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -118,7 +118,8 @@ impl<M: Planes> Rivermax<M> {
         let tai_offset = tai_offset(options.utc_offset_s);
         built.sources.iter_mut().for_each(|source| source.set_clock(Clock::new(tai_offset)));
         notes.push(ring_note(&built, options, M::NAME));
-        let caps = Caps { backend: "rivermax", notes, batch: BATCH, buffer_octets: 0, live: true };
+        let caps =
+            Caps { backend: "rivermax", notes, batch: BATCH, buffer_octets: 0, live: true, stamps: Source::Hardware };
         Ok(Rivermax {
             ring: built.ring,
             sources: built.sources,
@@ -375,14 +376,14 @@ impl<M: Planes> Receiver for Rivermax<M> {
         self.look_for_larger(remarks);
         for source in &self.sources {
             remarks.push(match source.clock().kind() {
-                clock::Kind::Free => {
+                card::Kind::Free => {
                     format!(
                         "Rivermax: leg {}: the card's clock runs freely: arrivals are by the time of polling",
                         source.leg()
                     )
                 }
-                clock::Kind::Utc => format!("Rivermax: leg {}: the card's clock runs on UTC", source.leg()),
-                clock::Kind::Tai | clock::Kind::Unknown => continue,
+                card::Kind::Utc => format!("Rivermax: leg {}: the card's clock runs on UTC", source.leg()),
+                card::Kind::Tai | card::Kind::Unknown => continue,
             });
         }
         Ok(())

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::chunks::Source;
-use super::clock::Clock;
 use super::failure;
 use super::leg::Leg;
 use super::options::{Options, Order, Stamps};
@@ -11,6 +10,7 @@ use super::shape::Shape;
 use crate::error::{Error, Kind, Result};
 use crate::mem::{Region, Space};
 use crate::ring::{Geometry, SLACK, SplitRing};
+use crate::rx::card::Clock;
 use crate::rx::socket::Interface;
 use rivermax_sys as sys;
 use std::net::Ipv4Addr;

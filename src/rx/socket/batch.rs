@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 /// Messages in a call at most.
 pub(super) const MESSAGES: usize = 64;
 
-/// Room for the three control messages (time 32, drop count 24, segment size 24 octets) and one more.
+/// Room for the three control messages (time 32 or, with the card's, 64; drop count 24, segment size 24 octets).
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 128]);
@@ -23,6 +23,8 @@ pub(super) struct Message {
     pub truncated: bool,
     /// Nanoseconds of UTC, when the kernel stamped it.
     pub time: Option<u64>,
+    /// Nanoseconds of the card's clock, when it stamped it.
+    pub card: Option<u64>,
     /// The socket's count of drops, modulo 2^32, when there were any.
     pub drops: Option<u32>,
 }
@@ -135,6 +137,13 @@ impl Batch {
     }
 }
 
+/// Nanoseconds of a `timespec` (64-bit Linux).
+#[inline]
+fn timespec(data: &[u8], at: usize) -> Option<u64> {
+    let long = |i: usize| data.get(i..i + 8).and_then(|b| b.try_into().ok()).map(i64::from_ne_bytes);
+    Some((long(at)? as u64).wrapping_mul(1_000_000_000).wrapping_add(long(at + 8)? as u64))
+}
+
 /// Reads control messages: {length: usize, level: i32, type: i32, data}, each aligned to 8 octets (64-bit Linux).
 #[inline]
 fn read_control(mut rest: &[u8], out: &mut Message) {
@@ -151,11 +160,11 @@ fn read_control(mut rest: &[u8], out: &mut Message) {
         let (level, kind) = (int(rest, at), int(rest, at + 4));
         let data = &rest[HEADER..len];
         match (level, kind) {
-            (Some(libc::SOL_SOCKET), Some(libc::SCM_TIMESTAMPNS)) => {
-                let long = |i: usize| data.get(i..i + 8).and_then(|b| b.try_into().ok()).map(i64::from_ne_bytes);
-                if let (Some(s), Some(ns)) = (long(0), long(8)) {
-                    out.time = Some((s as u64).wrapping_mul(1_000_000_000).wrapping_add(ns as u64));
-                }
+            (Some(libc::SOL_SOCKET), Some(libc::SCM_TIMESTAMPNS)) => out.time = timespec(data, 0),
+            // Three times: the kernel's, one that is not used any more, the card's; zero where there is none.
+            (Some(libc::SOL_SOCKET), Some(libc::SCM_TIMESTAMPING)) => {
+                out.time = timespec(data, 0).filter(|t| *t > 0);
+                out.card = timespec(data, 32).filter(|t| *t > 0);
             }
             (Some(libc::SOL_SOCKET), Some(libc::SO_RXQ_OVFL)) => out.drops = int(data, 0).map(|n| n as u32),
             (Some(libc::SOL_UDP), Some(libc::UDP_GRO)) => {
@@ -275,6 +284,30 @@ mod tests {
         read_control(&all, &mut out);
         let want = Message { stride: 1260, drops: Some(u32::MAX), time: Some(1_700_000_000_123_456_789), ..out };
         assert_eq!(out, want);
+    }
+
+    #[test]
+    fn the_cards_stamp_stands_behind_the_kernels() {
+        let times = |software: [i64; 2], card: [i64; 2]| {
+            let all = [software, [0, 0], card].concat();
+            cmsg(
+                libc::SOL_SOCKET,
+                libc::SCM_TIMESTAMPING,
+                &all.iter().flat_map(|n| n.to_ne_bytes()).collect::<Vec<_>>(),
+            )
+        };
+        let read = |octets: &[u8]| {
+            let mut out = Message::default();
+            read_control(octets, &mut out);
+            (out.time, out.card)
+        };
+        let utc = 1_700_000_000_123_456_789;
+        assert_eq!(read(&times([1_700_000_000, 123_456_789], [0, 0])), (Some(utc), None));
+        let both = times([1_700_000_000, 123_456_789], [1_700_000_037, 123_450_001]);
+        assert_eq!(both.len(), 64);
+        assert_eq!(read(&both), (Some(utc), Some(1_700_000_037_123_450_001)));
+        assert_eq!(read(&times([0, 0], [5, 6])), (None, Some(5_000_000_006)));
+        assert_eq!(read(&cmsg(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &[1; 20])).1, None, "cut short");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod batch;
 mod interface;
 mod keep;
 pub(super) mod open;
+mod stamps;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
 #[cfg(feature = "rivermax")]
@@ -22,9 +23,11 @@ use crate::error::{Error, Kind, Result};
 use crate::event::Event;
 use crate::mem::{Host, Region};
 use crate::ring::{Lease, SLACK, Slot, SplitRing};
+use crate::rx::card::Clock;
 use crate::sdp::{Leg, SourceFilter};
 use crate::stats::{Reason, RxCounters};
 use crate::time::Tai;
+use crate::timing::Source;
 use batch::{Batch, MESSAGES, Message, Shape, Sizer};
 use keep::Keeper;
 use std::net::IpAddr;
@@ -57,11 +60,25 @@ pub struct Options {
     pub rate: u64,
     /// Seconds that TAI is ahead of UTC, used when the kernel was never told (its TAI equals its UTC).
     pub utc_offset_s: i32,
+    /// Whose time stamps are wanted.
+    pub stamps: Stamping,
     /// Let the kernel merge datagrams.
     pub gro: bool,
     /// Cells of the ring, [`CELLS`] to [`MAX_CELLS`]; each takes a datagram or a merged chain of them. A GPU gives them
     /// back later than a CPU, see [`cells_for`].
     pub cells: usize,
+}
+
+/// Whose time stamps are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stamping {
+    /// The card's, where it stamps every packet already; else the kernel's.
+    #[default]
+    Auto,
+    /// The kernel's.
+    Software,
+    /// The card's: it is told to stamp every packet, which needs rights. Else opening fails.
+    Hardware,
 }
 
 /// Cells that hold what arrives in `hold` at `packets` a second, were every datagram to come alone.
@@ -78,6 +95,7 @@ impl Default for Options {
             buffer_octets: 64 << 20,
             rate: 0,
             utc_offset_s: 37,
+            stamps: Stamping::Auto,
             gro: true,
             cells: CELLS,
         }
@@ -118,6 +136,8 @@ struct LegSocket {
     drops: u32,
     /// The last arrival, for a message without a time.
     arrival: Tai,
+    /// Of the card, where its stamps count.
+    clock: Option<Clock>,
     /// Which of `Caps::notes` tells the shape of the traffic, once that is known.
     note: Option<usize>,
 }
@@ -133,6 +153,7 @@ impl Socket {
             batch: MESSAGES * 128,
             buffer_octets: 0,
             live: true,
+            stamps: Source::Software,
         };
         let tai_offset = tai_offset(options.utc_offset_s);
         Ok(Socket {
@@ -150,7 +171,8 @@ impl Socket {
     }
 
     /// Puts a socket in the place of a leg.
-    fn put(&mut self, number: usize, socket: socket2::Socket, sources: SourceFilter) {
+    fn put(&mut self, number: usize, socket: socket2::Socket, sources: SourceFilter, card: bool) {
+        let clock = card.then(|| Clock::new(self.tai_offset));
         if let Some(place) = self.legs.get_mut(number) {
             *place = Some(LegSocket {
                 socket,
@@ -159,6 +181,7 @@ impl Socket {
                 sources,
                 drops: 0,
                 arrival: Tai::default(),
+                clock,
                 note: None,
             });
         }
@@ -186,7 +209,7 @@ impl Socket {
         let Some(keeper) = &self.keeper else { return };
         for (number, opened) in keeper.take(&mut self.events).into_iter().enumerate() {
             if let Some((opened, sources)) = opened {
-                self.put(number, opened.socket, sources);
+                self.put(number, opened.socket, sources, opened.card);
             }
         }
     }
@@ -215,6 +238,10 @@ impl Socket {
                 ));
             }
         };
+        if let (Some(clock), Some(now)) = (&mut leg.clock, tai_now(self.tai_offset)) {
+            let last = (0..filled).rev().find_map(|i| leg.batch.message(i).card);
+            clock.read(last.unwrap_or(0), now);
+        }
         let mut lease = self.cells.lease();
         let (datagrams, octets) = (self.counters.datagrams, self.counters.octets);
         for i in 0..filled {
@@ -293,6 +320,9 @@ impl LegSocket {
     ) {
         if let Some(time) = message.time {
             self.arrival = Tai(time.wrapping_add_signed(tai_offset));
+        }
+        if let (Some(clock), Some(stamp)) = (&self.clock, message.card) {
+            self.arrival = clock.tai(stamp, self.arrival);
         }
         let octets = message.octets.min(CHAIN);
         let stride = if message.stride == 0 { octets } else { message.stride.min(octets) };
@@ -386,7 +416,9 @@ impl Receiver for Socket {
             other => other.min(opened.buffer_octets),
         };
         let number = usize::from(leg);
-        self.put(number, opened.socket, what.sources.clone());
+        self.put(number, opened.socket, what.sources.clone(), opened.card);
+        let all = self.legs.iter().flatten().all(|leg| leg.clock.is_some());
+        self.caps.stamps = if all { Source::Hardware } else { Source::Software };
         let keeper = self.keeper.get_or_insert_with(|| Keeper::new(&self.options, self.tai_offset));
         keeper.watch(number, what, opened.joined);
         Ok(())

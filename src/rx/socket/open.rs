@@ -1,8 +1,8 @@
 //! Opens the socket of one leg: binds it, sizes its buffer, joins its group. Cold; every refusal says why.
 #![allow(unsafe_code)]
 
-use super::Options;
 use super::interface::{self, Interface, describe, interfaces};
+use super::{Options, Stamping, stamps};
 use crate::error::{Error, Kind, Result};
 use crate::sdp::{Leg, SourceFilter};
 use std::io;
@@ -17,6 +17,8 @@ pub(super) struct Opened {
     pub buffer_octets: u64,
     /// Number of the interface on which its group was joined.
     pub joined: Option<u32>,
+    /// Packets have stamps of the card.
+    pub card: bool,
     pub notes: Vec<String>,
 }
 
@@ -35,8 +37,40 @@ pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
         must(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS")?;
         must(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, "SO_RXQ_OVFL")
     })?;
+    let card = stamped(&socket, interface.as_ref(), options.stamps, &mut notes)?;
     let joined = interface.filter(|_| leg.destination.is_multicast()).map(|interface| interface.index);
-    Ok(Opened { socket, buffer_octets, joined, notes })
+    Ok(Opened { socket, buffer_octets, joined, card, notes })
+}
+
+/// Asks for stamps of the card beside those of the kernel, where it gives them.
+fn stamped(
+    socket: &socket2::Socket,
+    interface: Option<&Interface>,
+    choice: Stamping,
+    notes: &mut Vec<String>,
+) -> Result<bool> {
+    let able = match (interface, choice) {
+        (_, Stamping::Software) => return Ok(false),
+        (None, _) => Err("the interface is not known".to_owned()),
+        (Some(interface), choice) => stamps::of_card(&interface.name, choice),
+    };
+    let asked = able.and_then(|()| {
+        set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &0_i32)
+            .and_then(|()| set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &stamps::BOTH))
+            .map_err(|e| format!("the kernel refuses SO_TIMESTAMPING: {e}"))
+    });
+    match (asked, choice) {
+        (Ok(()), _) => notes.push("time stamps by the card".into()),
+        (Err(why), Stamping::Hardware) => {
+            return Err(Error::new(Kind::Unavailable, format!("no time stamps of the card: {why}"))
+                .cure("leave --stamps out, and measure the timing of senders on a machine whose card stamps"));
+        }
+        (Err(why), _) => {
+            notes.push(format!("time stamps by the kernel: {why}"));
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A socket for a receiver that takes the packets of `leg` before the kernel does: it has the port and joins the group,

@@ -47,6 +47,7 @@ use crate::ring::{Lease, Slot, SplitRing};
 use crate::sdp::{Leg, SourceFilter};
 use crate::stats::{Reason, Rejected, RxCounters};
 use crate::time::Tai;
+use crate::timing::Source;
 use crate::wire::net::{self, Content, Link};
 use port::Port;
 use program::Wanted;
@@ -167,6 +168,7 @@ impl Xdp {
             batch: BATCH,
             buffer_octets: u64::from(count) * u64::from(options.max_octets),
             live: true,
+            stamps: Source::Software,
         };
         let tai_offset = kernel_tai_offset().unwrap_or_else(|| i64::from(options.utc_offset_s) * 1_000_000_000);
         Ok(Xdp {

@@ -1,4 +1,4 @@
-//! From the stamps of a network card to TAI. Pure.
+//! From the stamps of a network card to TAI, for whoever gets them: Rivermax, sockets. Pure.
 //!
 //! A card's clock may run on TAI, on UTC, or freely. Which one it is shows at the first stamp. A clock that runs freely is
 //! tied to the time at which stamps are read: that is never early, and the smallest distance within a while is the truest.
@@ -79,6 +79,7 @@ impl Clock {
     }
 
     /// What it turned out to be.
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
