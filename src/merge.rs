@@ -53,9 +53,10 @@ impl Settings {
 
 /// The legs of a flow.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // There is one of them, and it is looked at for every packet.
 pub enum Merge {
     /// There is only one.
-    One(Box<One>),
+    One(One),
     /// There are more.
     Several(Box<Several>),
 }
@@ -74,7 +75,7 @@ impl Merge {
     pub fn new(settings: Settings) -> Self {
         let settings = Settings { legs: settings.legs.clamp(1, MAX_LEGS), ..settings };
         match settings.legs {
-            1 => Merge::One(Box::new(One::new(&settings))),
+            1 => Merge::One(One::new(&settings)),
             _ => Merge::Several(Box::new(Several::new(&settings))),
         }
     }

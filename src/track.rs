@@ -122,11 +122,11 @@ impl Track {
     /// Is it the next packet in order, as nearly all are? Then it is counted; else [`Track::see_other`] judges it.
     #[inline]
     pub(crate) fn goes_on(&mut self, s: Sighting) -> bool {
-        let next = s.sequence == self.line.next && s.ssrc == self.line.ssrc && self.started && self.trial == 0;
-        if next {
+        if s.sequence == self.line.next && s.ssrc == self.line.ssrc && self.started && self.trial == 0 {
             self.newest(self.line.numbers.highest + 1, s);
+            return true;
         }
-        next
+        false
     }
 
     /// With the highest number so far.

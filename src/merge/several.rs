@@ -103,7 +103,8 @@ impl Several {
     }
 
     /// A datagram has come. Up to which arrival have all legs that are alive been looked at?
-    #[inline]
+    // A call of its own, as `see` is: the way of flows of one leg is to stay as short as it is.
+    #[inline(never)]
     pub(super) fn arrives(&mut self, leg: usize, at: Tai) -> u64 {
         let Some(l) = self.legs.get_mut(leg) else { return 0 };
         l.datagrams += 1;
@@ -117,7 +118,7 @@ impl Several {
         self.legs.iter().fold(top, |low, l| if l.newest.0 >= alive { l.newest.0.min(low) } else { low })
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn see(&mut self, leg: usize, s: Sighting) -> Verdict {
         let Some(l) = self.legs.get_mut(leg) else { return Verdict::Foreign };
         let next = l.track.number() + 1;

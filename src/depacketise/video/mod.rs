@@ -223,6 +223,10 @@ impl Video {
         }
         self.next_expiry = u64::MAX;
         (0..self.epochs.len()).for_each(|at| self.count_row_rejects(at));
+        if !self.several {
+            self.merge.take_change();
+            self.enter(self.merge.sequence());
+        }
         &self.plan
     }
 
@@ -292,7 +296,9 @@ impl Video {
                 arrival: p.arrival,
             },
         );
-        if (verdict != Verdict::New || self.merge.has_changed()) && !self.turn(verdict) {
+        // Of one leg, only what is of another sequence changes anything.
+        let of_this = matches!(verdict, Verdict::New | Verdict::Reordered | Verdict::Duplicate);
+        if (!of_this || self.several && self.merge.has_changed()) && !self.turn(verdict) {
             return;
         }
         let f = usize::from(srds.first.field && self.geometry.two_fields);
@@ -308,11 +314,11 @@ impl Video {
         if self.several && !self.is_in_time(&p, &srds, index, header.marker, verdict) {
             return;
         }
-        self.place(&p, &srds, index);
+        let whole = self.place(&p, &srds, index);
         if header.marker {
             self.marker(&p, &srds, f, index, verdict);
         }
-        if self.frames.get(index).coverage.remaining() == 0 || self.clock >= self.next_expiry {
+        if whole || self.clock >= self.next_expiry {
             self.settle();
         }
     }
@@ -343,9 +349,10 @@ impl Video {
         Ok((header, srds))
     }
 
-    /// Places the segments of a packet in a frame.
+    /// Places the segments of a packet in a frame. Is that whole then?
     #[inline]
-    fn place(&mut self, p: &Packet<'_>, srds: &srd::Srds<'_>, index: u8) {
+    fn place(&mut self, p: &Packet<'_>, srds: &srd::Srds<'_>, index: u8) -> bool {
+        let open = self.frames.get(index);
         let mut at = srds.data_at;
         let mut placed = false;
         for segment in srds.iter() {
@@ -354,8 +361,8 @@ impl Video {
             at = at.wrapping_add(segment.length);
             let spot = match spot(&self.geometry, srds, &segment) {
                 Ok(spot) => spot,
-                Err(Reason::Row) if !self.epoch().numbering.is_known() => {
-                    self.epoch_mut().row_rejects += 1;
+                Err(Reason::Row) if !self.epochs[self.at].numbering.is_known() => {
+                    self.epochs[self.at].row_rejects += 1;
                     continue;
                 }
                 Err(reason) => {
@@ -370,7 +377,7 @@ impl Video {
                 count = self.geometry.pgroups(p.octets.saturating_sub(src));
                 len = (count * self.geometry.pgroup_octets) as u16;
             }
-            if self.frames.get(index).coverage.fill(spot.pgroup, count) == 0 {
+            if open.coverage.fill(spot.pgroup, count) == 0 {
                 continue;
             }
             if self.run != index {
@@ -382,17 +389,17 @@ impl Video {
             let dst = spot.pgroup * self.geometry.pgroup_octets;
             self.plan.placements.push(Placement { slot: p.slot, dst, src, len });
         }
+        open.packets += u32::from(placed);
         if placed {
-            let open = self.frames.get(index);
-            open.packets += 1;
             open.last_arrival = open.last_arrival.max(p.arrival);
         }
         if at > p.octets {
             self.rejected.add(Reason::Truncated);
         }
+        open.coverage.remaining() == 0
     }
 
-    /// A packet that is not the next one, or after which sequences are others: is it to be looked at further?
+    /// A packet that is not to be used, or of another sequence, or after which sequences are others: is it to be looked at further?
     #[cold]
     #[inline(never)]
     fn turn(&mut self, verdict: Verdict) -> bool {

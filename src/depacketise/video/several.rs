@@ -22,7 +22,7 @@ pub(super) struct Pace {
 
 impl Video {
     /// Is a packet to be placed in its frame?
-    #[inline]
+    #[inline(never)]
     pub(super) fn is_in_time(
         &mut self,
         p: &Packet<'_>,
