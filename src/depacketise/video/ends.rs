@@ -1,6 +1,6 @@
 //! How frames begin and end in a plan.
 
-use super::frames::{self, Query, deadline};
+use super::frames::{self, Query};
 use super::{NO_FRAME, Video};
 use crate::plan::{Fate, FrameEnd, Step};
 use crate::sdp::Scan;
@@ -10,7 +10,7 @@ impl Video {
     /// Opens the frame of a packet; nothing when it came too late for that.
     pub(super) fn open(&mut self, query: Query, key: u32, arrival: Tai) -> Option<u8> {
         let held = self.merge.is_held(query.epoch);
-        if self.several && !held && arrival.0 >= deadline(self.frames.later_began(query), self.window) {
+        if self.several && !held && arrival.0 >= self.frames.deadline_of(query, key) {
             return None;
         }
         if self.frames.is_full() {
@@ -47,7 +47,7 @@ impl Video {
         self.flush();
         self.plan.steps.push(Step::Open(frames::id(index)));
         if self.several {
-            self.frames.set_deadlines(self.window);
+            self.frames.set_deadlines();
         }
         self.set_next_expiry();
         Some(index)

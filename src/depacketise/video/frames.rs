@@ -8,6 +8,8 @@ use crate::time::Tai;
 const REMEMBERED: usize = 4;
 /// Fields a tenth of a second apart are not a pair at any rate.
 const UNKNOWN_RATE_PAIR: i32 = 9_000;
+/// Ticks by which timestamps of frames are rounded at most: what is reckoned from them is never earlier than it was.
+const ROUNDING: i64 = 2;
 /// Senders round the half frame one way or the other.
 const HALF_TOLERANCE: i32 = 2;
 
@@ -84,6 +86,7 @@ pub(super) struct Open {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closed {
     epoch: u64,
+    key: u32,
     fields: [Option<u32>; 2],
     end: Option<End>,
     floor: u64,
@@ -123,11 +126,15 @@ pub(super) struct Frames {
     capacity: usize,
     closed: Vec<Option<Closed>>,
     next_closed: usize,
+    /// How long frames of several legs wait, in nanoseconds.
+    window: u64,
+    /// Ticks from frame to frame; 0 when that is not known.
+    pub(super) step: u32,
 }
 
 impl Frames {
     /// `capacity` frames of `pgroups` may be open at once; at most [`MAX_OPEN`].
-    pub(super) fn new(pgroups: u32, capacity: usize) -> Self {
+    pub(super) fn new(pgroups: u32, capacity: usize, window: u64, step: u32) -> Self {
         let capacity = capacity.clamp(1, MAX_OPEN);
         let open = |index| Open {
             epoch: 0,
@@ -153,6 +160,8 @@ impl Frames {
             capacity,
             closed: vec![None; capacity + REMEMBERED],
             next_closed: 0,
+            window,
+            step,
         }
     }
 
@@ -249,10 +258,29 @@ impl Frames {
         self.order().iter().position(newer).unwrap_or(self.len)
     }
 
-    /// When a frame later than that of a packet began, of those that are open and not held; for ever when none did.
-    pub(super) fn later_began(&self, q: Query) -> u64 {
-        let later = self.order().get(self.place(q)..).unwrap_or_default();
-        self.began(later)
+    /// Until when a frame that is not open, but would be opened by a packet, is waited for.
+    pub(super) fn deadline_of(&self, q: Query, key: u32) -> u64 {
+        self.deadline(q.epoch, key, self.order().get(self.place(q)..).unwrap_or_default())
+    }
+
+    /// Until when those before the oldest frame are waited for.
+    pub(super) fn deadline_before_oldest(&self) -> u64 {
+        self.oldest().map_or(u64::MAX, |o| self.deadline(o.epoch, o.key.wrapping_sub(self.step), self.order()))
+    }
+
+    /// Until when a frame is waited for, where `later` are those behind it: for as long as legs may lie apart after the next
+    /// one began. Where that has not come, those behind it say when that was, by their timestamps.
+    fn deadline(&self, epoch: u64, key: u32, later: &[u8]) -> u64 {
+        let step = i64::from(self.step);
+        let later = later.iter().filter_map(|i| self.open.get(usize::from(*i))).filter(|o| !o.held);
+        let began = later.map(|o| {
+            let ticks = i64::from(o.key.wrapping_sub(key) as i32) - step - ROUNDING;
+            // Timestamps that jump say nothing, nor do those of another sender.
+            let known = o.epoch == epoch && step > 0 && (0..=MAX_OPEN as i64 * step).contains(&ticks);
+            let since = if known { ticks as u64 * 100_000 / 9 } else { 0 };
+            o.first_arrival.0.saturating_sub(since)
+        });
+        began.min().map_or(u64::MAX, |began| deadline(began, self.window))
     }
 
     /// Takes an idle frame into use, in the order of sequences and numbers. There must be room.
@@ -275,29 +303,22 @@ impl Frames {
         Some(index)
     }
 
-    /// Nothing waits longer than `window` after a later frame has begun; what is held is not there. All in nanoseconds.
-    pub(super) fn set_deadlines(&mut self, window: u64) {
-        let mut later = u64::MAX;
-        for at in (0..self.len).rev() {
-            let Some(open) = self.order.get(at).and_then(|i| self.open.get_mut(usize::from(*i))) else { continue };
-            if !open.held {
-                open.expires = open.expires.min(deadline(later, window));
-                later = later.min(open.first_arrival.0);
+    /// After a frame has been opened, or turned out to have begun earlier: until when are the others waited for?
+    pub(super) fn set_deadlines(&mut self) {
+        for at in 0..self.len {
+            let Some(index) = self.order.get(at).copied() else { break };
+            let Some(open) = self.open.get(usize::from(index)).filter(|o| !o.held) else { continue };
+            let later = self.order().get(at + 1..).unwrap_or_default();
+            let expires = open.expires.min(self.deadline(open.epoch, open.key, later));
+            self.get(index).expires = expires;
+        }
+        for at in 0..self.closed.len() {
+            let Some(Some(closed)) = self.closed.get(at) else { break };
+            let expires = closed.expires.min(self.deadline(closed.epoch, closed.key, self.order()));
+            if let Some(Some(closed)) = self.closed.get_mut(at) {
+                closed.expires = expires;
             }
         }
-        for closed in self.closed.iter_mut().flatten() {
-            closed.expires = closed.expires.min(deadline(later, window));
-        }
-    }
-
-    /// The first time at which any open frame began, of those that are not held.
-    pub(super) fn first_began(&self) -> u64 {
-        self.began(self.order())
-    }
-
-    fn began(&self, of: &[u8]) -> u64 {
-        let open = of.iter().filter_map(|i| self.open.get(usize::from(*i)));
-        open.filter(|o| !o.held).map(|o| o.first_arrival.0).min().unwrap_or(u64::MAX)
     }
 
     /// The frames before and after `index` in the order: is one older, is one newer?
@@ -310,10 +331,10 @@ impl Frames {
     /// Remembers an open frame as closed and takes it out of the order. Gives its place among those that are remembered.
     pub(super) fn end(&mut self, index: u8, whole: bool) -> u8 {
         let open = self.get(index);
-        let Open { epoch, fields, ends, floor, expires, .. } = *open;
+        let Open { epoch, key, fields, ends, floor, expires, .. } = *open;
         let at = self.next_closed;
         if let Some(place) = self.closed.get_mut(at) {
-            *place = Some(Closed { epoch, fields, end: ends[0].max(ends[1]), floor, whole, expires });
+            *place = Some(Closed { epoch, key, fields, end: ends[0].max(ends[1]), floor, whole, expires });
         }
         self.next_closed = (at + 1) % self.closed.len();
         if let Some(at) = self.order().iter().position(|i| *i == index) {

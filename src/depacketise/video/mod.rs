@@ -25,7 +25,7 @@ use crate::merge::{MAX_LEGS, Merge, Sequence};
 use crate::plan::{Fate, MAX_OPEN, Missing, Placement, Plan, Step};
 use crate::sdp::Scan;
 use crate::stats::{LegCounters, PacketCounters, Reason, Rejected};
-use crate::time::{Tai, VIDEO_CLOCK, half_frame_ticks};
+use crate::time::{Tai, VIDEO_CLOCK, frame_ticks, half_frame_ticks};
 use crate::track::{Sighting, Verdict};
 use crate::wire::{rtp, srd};
 use ends::close_run;
@@ -147,6 +147,8 @@ impl Video {
         let format = config.format;
         let geometry = Geometry::new(&format);
         let half = config.rate.map(|r| half_frame_ticks(r, VIDEO_CLOCK));
+        let window = u64::try_from(config.window.as_nanos()).unwrap_or(u64::MAX);
+        let step = config.rate.map_or(0, |rate| frame_ticks(1, rate, VIDEO_CLOCK) as u32);
         let merge = Merge::new(config.merge());
         let epochs = vec![Epoch::new(0, geometry.two_fields); merge.places()];
         let plan = Plan {
@@ -158,8 +160,8 @@ impl Video {
             pairing: Pairing { two_fields: geometry.two_fields, half, second: 1 },
             merge,
             several: config.legs > 1,
-            window: u64::try_from(config.window.as_nanos()).unwrap_or(u64::MAX),
-            frames: Frames::new(geometry.total(), config.open_frames().min(MAX_OPEN)),
+            window,
+            frames: Frames::new(geometry.total(), config.open_frames().min(MAX_OPEN), window, step),
             current: [NONE; MAX_LEGS as usize],
             unopened: None,
             ever: false,

@@ -1,6 +1,5 @@
 //! Frames of several legs: what is in time, and how long one waits for another.
 
-use super::frames::deadline;
 use super::{CLOSED, Current, NONE, Video};
 use crate::depacketise::Packet;
 use crate::event::What;
@@ -69,7 +68,7 @@ impl Video {
     }
 
     pub(super) fn set_deadlines(&mut self) {
-        self.frames.set_deadlines(self.window);
+        self.frames.set_deadlines();
         self.set_next_expiry();
     }
 
@@ -101,7 +100,7 @@ impl Video {
         }
         let before = self.epochs.iter().find(|e| e.id == oldest.epoch).and_then(|e| e.highest_closed);
         let gap = before.is_some_and(|before| self.merge.unseen(oldest.epoch, before + 1, oldest.low) > 0);
-        if gap { deadline(self.frames.first_began(), self.window) } else { 0 }
+        if gap { self.frames.deadline_before_oldest() } else { 0 }
     }
 
     /// A leg is at a frame that is closed now.
@@ -109,6 +108,14 @@ impl Video {
         for current in self.current.iter_mut().filter(|current| current.index == index) {
             *current = if whole && self.several { Current { index: CLOSED + at, ..*current } } else { NONE };
         }
+    }
+
+    /// So many ticks from one frame to the next: where the SDP has another rate, the stream is believed.
+    fn frame_step(&mut self, ticks: i64) {
+        let said = self.config.rate.map_or(0, |rate| frame_ticks(1, rate, VIDEO_CLOCK) as i64);
+        // A rate such as 60000/1001 takes turns.
+        let same = (ticks - said).abs() <= 2;
+        self.frames.step = u32::try_from(if same { said } else { ticks }).unwrap_or(0);
     }
 
     /// A field begins in order: do its timestamps go on as time does?
@@ -126,6 +133,9 @@ impl Video {
         let elapsed = arrival.since(then) / 1_000_000 * 90;
         let step = self.config.rate.map_or(elapsed, |rate| frame_ticks(1, rate, VIDEO_CLOCK) as i64);
         let tolerance = if disorder == now.3 && self.config.rate.is_some() { JUMP } else { JUMP_ACROSS_LOSS };
+        if disorder == now.3 && ticks > 0 && ticks < JUMP_ACROSS_LOSS {
+            self.frame_step(ticks);
+        }
         let jumped = (ticks - step).abs() > tolerance && (ticks - elapsed).abs() > tolerance;
         if jumped && !std::mem::replace(&mut self.pace.jumped, jumped) {
             self.merge.happened(arrival, What::TimestampJump { ticks: ticks - step });
