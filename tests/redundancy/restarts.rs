@@ -98,7 +98,10 @@ fn of_one_leg() {
     r.feed(&lives.packets);
     let c = r.finish();
     expect(&r, &lives.frames);
-    assert_eq!((c.received, c.restarts), (lives.packets.len() as u64, restarts() as u64), "{c:?}");
+    assert_eq!(c.received, lives.packets.len() as u64, "{c:?}");
+    // Among ten thousand one may happen to have numbers and times like the old sender's after a loss.
+    let by_chance = restarts() as u64 / 5000;
+    assert!((restarts() as u64 - by_chance..=restarts() as u64).contains(&c.restarts), "{c:?}");
 }
 
 #[test]
