@@ -35,7 +35,7 @@ use crate::rx::card::{self, Clock};
 use crate::sdp;
 use crate::stats::RxCounters;
 use crate::time::Tai;
-use crate::timing::Source;
+use crate::timing;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -118,8 +118,14 @@ impl<M: Planes> Rivermax<M> {
         let tai_offset = tai_offset(options.utc_offset_s);
         built.sources.iter_mut().for_each(|source| source.set_clock(Clock::new(tai_offset)));
         notes.push(ring_note(&built, options, M::NAME));
-        let caps =
-            Caps { backend: "rivermax", notes, batch: BATCH, buffer_octets: 0, live: true, stamps: Source::Hardware };
+        let caps = Caps {
+            backend: "rivermax",
+            notes,
+            batch: BATCH,
+            buffer_octets: 0,
+            live: true,
+            stamps: timing::Source::Hardware,
+        };
         Ok(Rivermax {
             ring: built.ring,
             sources: built.sources,
