@@ -64,7 +64,7 @@ pub struct FrameEnd {
     pub last_arrival: Tai,
     /// Packets that placed octets in it.
     pub packets: u32,
-    /// Its part of [`Plan::missing`].
+    /// Its part of [`Plan::missing`]; empty where it is of packets that turned out not to be the flow's.
     pub missing: Range<u32>,
 }
 

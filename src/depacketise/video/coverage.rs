@@ -7,17 +7,21 @@ pub(super) struct Coverage {
     words: Vec<u64>,
     total: u32,
     remaining: u32,
+    /// Words that are not 0 lie from the first to the second, so that a frame of few packets is soon cleared.
+    used: (usize, usize),
 }
+
+const UNUSED: (usize, usize) = (usize::MAX, 0);
 
 impl Coverage {
     pub(super) fn new(total: u32) -> Self {
-        Coverage { words: vec![0; (total as usize).div_ceil(64)], total, remaining: total }
+        Coverage { words: vec![0; (total as usize).div_ceil(64)], total, remaining: total, used: UNUSED }
     }
 
     pub(super) fn clear(&mut self) {
         if self.remaining != self.total {
-            self.words.fill(0);
-            self.remaining = self.total;
+            self.words.get_mut(self.used.0..=self.used.1).unwrap_or_default().fill(0);
+            (self.remaining, self.used) = (self.total, UNUSED);
         }
     }
 
@@ -36,6 +40,7 @@ impl Coverage {
         }
         let (first, last) = ((at >> 6) as usize, ((end - 1) >> 6) as usize);
         let Some(words) = self.words.get_mut(first..=last) else { return 0 };
+        self.used = (self.used.0.min(first), self.used.1.max(last));
         let head = u64::MAX << (at & 63);
         let tail = u64::MAX >> (63 - ((end - 1) & 63));
         let new = match words {
@@ -95,6 +100,8 @@ impl Coverage {
     pub(super) fn check_invariants(&self) {
         let placed: u32 = self.words.iter().map(|w| w.count_ones()).sum();
         assert_eq!(placed + self.remaining, self.total);
+        let used = self.used.0..=self.used.1;
+        assert!(self.words.iter().enumerate().all(|(n, word)| *word == 0 || used.contains(&n)));
     }
 }
 

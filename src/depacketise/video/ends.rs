@@ -6,6 +6,17 @@ use crate::plan::{Fate, FrameEnd, Step};
 use crate::sdp::Scan;
 use crate::time::Tai;
 
+/// Why a frame closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Whole or not, nothing more is waited for.
+    Over,
+    /// Reception ends in the middle of it.
+    Cut,
+    /// Its sequence is not the flow, or may not be: nobody asks what it lacks.
+    Nobodys,
+}
+
 impl Video {
     /// Opens the frame of a packet; nothing when it came too late for that.
     pub(super) fn open(&mut self, query: Query, key: u32, arrival: Tai) -> Option<u8> {
@@ -17,10 +28,10 @@ impl Video {
             match self.frames.order().last().copied() {
                 // A frame of nobody knows whom gives way.
                 _ if held => return None,
-                Some(newest) if self.frames.get(newest).held => self.close(newest, Some(Fate::Acquiring)),
+                Some(newest) if self.frames.get(newest).held => self.close(newest, Why::Nobodys),
                 // Those of a sequence on trial push out one another, and not the frames before them.
                 _ => match self.frames.unfinished_of(query.epoch).filter(|_| self.merge.on_trial()) {
-                    Some(own) => self.close(own, Some(Fate::Acquiring)),
+                    Some(own) => self.close(own, Why::Nobodys),
                     None => self.close_oldest(),
                 },
             }
@@ -84,11 +95,11 @@ impl Video {
 
     pub(super) fn close_oldest(&mut self) {
         if let Some(index) = self.frames.order().first().copied() {
-            self.close(index, None);
+            self.close(index, Why::Over);
         }
     }
 
-    pub(super) fn close(&mut self, index: u8, fate: Option<Fate>) {
+    pub(super) fn close(&mut self, index: u8, why: Why) {
         self.flush();
         let epoch = self.frames.get(index).epoch;
         let epoch = self.epochs.iter().position(|e| e.id == epoch);
@@ -98,7 +109,7 @@ impl Video {
         let (row_pgroups, pgroup_octets) = (self.geometry.row_pgroups, self.geometry.pgroup_octets);
         let open = self.frames.get(index);
         let whole = open.coverage.remaining() == 0;
-        let fate = fate.unwrap_or(if open.tainted {
+        let fate = if why != Why::Over || open.tainted {
             Fate::Acquiring
         } else if whole {
             Fate::Complete
@@ -106,9 +117,12 @@ impl Video {
             Fate::Acquiring
         } else {
             Fate::Incomplete
-        });
+        };
         let start = self.plan.missing.len() as u32;
-        open.coverage.missing(row_pgroups, pgroup_octets, &mut self.plan.missing);
+        // Every forged packet may begin a frame: what all of it lacks is no small matter.
+        if why != Why::Nobodys {
+            open.coverage.missing(row_pgroups, pgroup_octets, &mut self.plan.missing);
+        }
         let interlaced = self.config.format.scan == Scan::Interlaced;
         let key = open.key;
         let end = FrameEnd {

@@ -28,7 +28,7 @@ use crate::stats::{LegCounters, PacketCounters, Reason, Rejected};
 use crate::time::{Tai, VIDEO_CLOCK, frame_ticks, half_frame_ticks};
 use crate::track::{Sighting, Verdict};
 use crate::wire::{rtp, srd};
-use ends::close_run;
+use ends::{Why, close_run};
 use frames::{Found, Frames, Pairing, Query};
 use geometry::{Geometry, Spot};
 use learn::{Numbering, Order};
@@ -221,7 +221,7 @@ impl Video {
             let last_field = if self.geometry.two_fields { self.pairing.second } else { 0 };
             let open = self.frames.get(index);
             let cut = newest && open.ends[last_field].is_none() && open.coverage.remaining() > 0;
-            self.close(index, cut.then_some(Fate::Acquiring));
+            self.close(index, if cut { Why::Cut } else { Why::Over });
         }
         self.next_expiry = u64::MAX;
         (0..self.epochs.len()).for_each(|at| self.count_row_rejects(at));
@@ -446,7 +446,7 @@ impl Video {
     fn sync(&mut self) {
         while let Some(id) = self.merge.next_dropped() {
             while let Some(index) = self.frames.first_of(id) {
-                self.close(index, Some(Fate::Acquiring));
+                self.close(index, Why::Nobodys);
             }
             self.epochs.iter_mut().filter(|e| e.id == id).for_each(|e| e.row_rejects = 0);
         }
