@@ -220,36 +220,38 @@ fn cost_of_a_packet() {
     let mut depacketiser = Depacketiser::video(config);
     let mut forger = kind.map(Forger::new);
     // One true packet, then either the true ones that follow or as many forged ones.
-    let heads: Vec<[u8; 64]> = (0..4096)
-        .map(|n| {
-            let beside = &sent[n % sent.len()];
+    let heads: Vec<[u8; 64]> = sent
+        .iter()
+        .map(|beside| {
             let packet = forger.as_mut().map_or_else(|| beside.clone(), |forger| forger.forge(beside));
             packet.octets[..64].try_into().unwrap()
         })
         .collect();
-    let (mut sequence, mut at) = (0u32, 1_700_000_000_000_000_000u64);
-    for batch in 0..count / 64 {
-        let mut heads: Vec<[u8; 64]> = heads.iter().cycle().skip(batch * 64 % 4096).take(64).copied().collect();
-        for head in &mut heads {
-            if kind.is_none() {
-                // The true sender goes on.
-                let frame = sequence / sent.len() as u32;
-                head[2..4].copy_from_slice(&(sequence as u16).to_be_bytes());
-                head[4..8].copy_from_slice(&(frame * 3003).to_be_bytes());
-                head[12..14].copy_from_slice(&((sequence >> 16) as u16).to_be_bytes());
-                sequence += 1;
-            }
-            at += 7_000;
+    let (mut sequence, mut at, mut batch) = (0u32, 1_700_000_000_000_000_000u64, Vec::with_capacity(64));
+    for (n, head) in heads.iter().cycle().take(count).enumerate() {
+        let mut head = *head;
+        if kind.is_none() {
+            // The true sender goes on.
+            let frame = sequence / sent.len() as u32;
+            head[2..4].copy_from_slice(&(sequence as u16).to_be_bytes());
+            head[4..8].copy_from_slice(&(frame * 3003).to_be_bytes());
+            head[12..14].copy_from_slice(&((sequence >> 16) as u16).to_be_bytes());
+            sequence += 1;
         }
-        let leg = if legs > 1 { (batch % 2) as u8 } else { 0 };
-        depacketiser.push(heads.iter().enumerate().map(|(slot, head)| Packet {
-            slot: slot as u32,
-            head,
-            octets: 1220,
-            wire_octets: 1220,
-            arrival: Tai(at),
-            leg,
-        }));
+        at += 7_000;
+        batch.push((head, at));
+        if batch.len() == 64 {
+            let leg = if legs > 1 { (n / 64 % 2) as u8 } else { 0 };
+            depacketiser.push(batch.iter().enumerate().map(|(slot, (head, at))| Packet {
+                slot: slot as u32,
+                head,
+                octets: 1220,
+                wire_octets: 1220,
+                arrival: Tai(*at),
+                leg,
+            }));
+            batch.clear();
+        }
     }
     println!("{:?}", depacketiser.counters());
 }
