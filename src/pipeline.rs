@@ -240,7 +240,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     }
 
     /// From now on the timing of the sender is measured (ST 2110-21), as far as the clock of the arrivals can carry it. Costs
-    /// some tens of nanoseconds a packet.
+    /// about 80 ns a packet.
     pub fn meter(&mut self, flow: &Flow, source: Source) -> Metering {
         let (meter, metering) = Meter::new(flow, source);
         self.meter = Some(meter);

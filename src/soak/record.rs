@@ -82,7 +82,7 @@ pub struct Point {
     pub t: f64,
     /// Seconds that it spans.
     pub seconds: f64,
-    /// By how much counters grew; those that did not are left out.
+    /// By how much counters grew that are drawn; those that did not are left out.
     pub grew: Counters,
     /// Gauges at its end, largest of what was merged.
     pub gauges: BTreeMap<String, f64>,
@@ -179,7 +179,7 @@ impl Record {
 
     fn extend_series(&mut self, t: f64, counters: &Counters, latency: BTreeMap<Hop, Spread>) {
         let (before_t, before) = std::mem::replace(&mut self.before, (t, counters.clone()));
-        let grew = counters.iter().filter_map(|(name, now)| {
+        let grew = counters.iter().filter(|(name, _)| is_plotted(name)).filter_map(|(name, now)| {
             let by = now.saturating_sub(before.get(name).copied().unwrap_or(0));
             (by > 0).then(|| (name.clone(), by))
         });
@@ -266,6 +266,14 @@ impl Record {
     }
 }
 
+/// What a report draws over time. The rest is left out of the series, whose own memory would else look like a leak.
+fn is_plotted(name: &str) -> bool {
+    let whole = ["octets", "frames.complete", "frames.incomplete", "frames.dropped", "lost", "kernel_dropped"];
+    let of_leg = |name: &str| super::metric::leg(name).map(|(_, what)| what == "lost");
+    let planned = name.strip_prefix("faults.").and_then(super::metric::leg).map(|(_, what)| what == "removed");
+    whole.contains(&name) || of_leg(name) == Some(true) || planned == Some(true)
+}
+
 fn spread(histogram: &Histogram<u64>) -> Option<Spread> {
     let f = latency::figures(histogram)?;
     Some(Spread { count: f.count, min: f.min, mean: f.mean, max: f.max })
@@ -290,5 +298,68 @@ impl Point {
                 (own.count, own.min, own.max) = (count, own.min.min(next.min), own.max.max(next.max));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::{Media, channel};
+    use crate::time::Tai;
+
+    fn sample(seconds: f64, lost: u64) -> Sample {
+        let counters = Counters::from([("lost".into(), lost), ("frames.complete".into(), 50 * seconds as u64)]);
+        Sample { seconds, counters, ..Sample::default() }
+    }
+
+    #[test]
+    fn the_warm_up_does_not_count() {
+        let (probe, mut recorder) = channel(Media { rate: None, clock: None, clock_rate: 90_000 });
+        let mut record = Record::new("x".into(), 0.0, 2.0);
+        for second in 1..=6u64 {
+            probe.delivered(second, 0, Tai(5), Tai(5), Tai(5 + second * 1_000_000));
+            recorder.drain();
+            record.add(sample(second as f64, 10 * second), &mut recorder);
+            recorder.next_interval();
+        }
+        // From 2 s on.
+        assert_eq!((record.counter("lost"), record.whole("lost"), record.measured_s()), (Some(40), Some(60), 4.0));
+        assert_eq!(record.per_second("frames.complete"), Some(50.0));
+        assert_eq!(record.figures(Hop::Complete).map(|f| (f.count, (f.min + 50_000) / 1_000_000)), Some((4, 3)));
+        assert_eq!(record.counter("unknown"), None);
+    }
+
+    #[test]
+    fn the_series_is_bounded_and_loses_nothing() {
+        let (_probe, mut recorder) = channel(Media { rate: None, clock: None, clock_rate: 90_000 });
+        let mut record = Record::new("x".into(), 0.0, 0.0);
+        for second in 1..=10_000u64 {
+            record.add(sample(second as f64, 3 * second), &mut recorder);
+        }
+        assert!(record.points.len() <= POINTS, "{}", record.points.len());
+        assert_eq!(record.points.iter().filter_map(|p| p.grew.get("lost")).sum::<u64>(), 30_000);
+        assert!((record.points.iter().map(|p| p.seconds).sum::<f64>() - 10_000.0).abs() < 1e-6);
+        assert!(record.points.windows(2).all(|p| p[0].t < p[1].t));
+    }
+
+    #[test]
+    fn a_checkpoint_is_the_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c");
+        let (probe, mut recorder) = channel(Media { rate: None, clock: None, clock_rate: 90_000 });
+        let mut record = Record::new("x".into(), 0.0, 0.0);
+        for second in 1..=5u64 {
+            probe.delivered(second, 0, Tai(5), Tai(5), Tai(5 + second * 1_000_000));
+            recorder.drain();
+            record.add(sample(second as f64, second), &mut recorder);
+            recorder.next_interval();
+        }
+        record.event(1.0, Severity::Warning, "run", "something".into());
+        super::super::checkpoint::write(&record, &path).unwrap();
+        let read = super::super::checkpoint::read(&path).unwrap();
+        assert_eq!(read.figures(Hop::Complete), record.figures(Hop::Complete));
+        assert_eq!((read.counter("lost"), &read.points, &read.events), (Some(5), &record.points, &record.events));
+        std::fs::write(&path, serde_json::to_string(&Record { version: VERSION + 1, ..record }).unwrap()).unwrap();
+        assert!(super::super::checkpoint::read(&path).unwrap_err().to_string().contains("version"));
     }
 }
