@@ -104,7 +104,7 @@ impl Video {
         let epoch = self.frames.get(index).epoch;
         let epoch = self.epochs.iter().position(|e| e.id == epoch);
         let of_epoch = epoch.and_then(|at| self.epochs.get(at));
-        let first = 1 - of_epoch.map_or(self.pairing.second, |e| e.order.second);
+        let second = of_epoch.map_or(self.pairing.second, |e| e.order.second);
         let known = of_epoch.is_none_or(|e| e.numbering.is_known());
         let (row_pgroups, pgroup_octets) = (self.geometry.row_pgroups, self.geometry.pgroup_octets);
         let open = self.frames.get(index);
@@ -125,10 +125,12 @@ impl Video {
         }
         let interlaced = self.config.format.scan == Scan::Interlaced;
         let key = open.key;
+        // When the order of the fields was learned after the frame began, it was reckoned from what is now the second one.
+        let second = if open.fields[1 - second].is_some_and(|t| t != key) { 1 - second } else { second };
         let end = FrameEnd {
             fate,
             timestamp: key,
-            second_timestamp: if interlaced { open.fields[1 - first] } else { None },
+            second_timestamp: if interlaced { open.fields[second] } else { None },
             first_arrival: open.first_arrival,
             last_arrival: open.last_arrival,
             packets: open.packets,

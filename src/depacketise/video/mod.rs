@@ -473,6 +473,8 @@ impl Video {
             && begins
             && self.config.format.scan == Scan::Interlaced
             && let Some(rate) = self.config.rate
+            // A packet without samples that fit is a damaged one: its field bit says nothing.
+            && self.fills(p, srds)
         {
             self.epoch_mut().order.observe(f, h.timestamp, p.arrival, rate);
             self.pairing.second = self.epoch().order.second;
