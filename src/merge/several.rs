@@ -540,7 +540,7 @@ impl Several {
     fn lies_behind(&mut self, leg: usize, s: Sighting) {
         let Some(sequence) = self.current.and_then(|slot| self.sequences.get(usize::from(slot))) else { return };
         let ticks = i64::from(sequence.line.ticks(s.timestamp));
-        let skew = s.arrival.since(sequence.line.arrival) - ticks * 1_000_000 / 90;
+        let skew = s.arrival.since(sequence.line.arrival).saturating_sub(ticks * 1_000_000 / 90);
         self.beyond(leg, s.arrival, skew);
     }
 

@@ -95,12 +95,12 @@ impl Audio {
         match &mut self.window {
             Some(w) if p.arrival.since(w.arrival) < TS_DF_NS => {
                 let media = i64::from(p.timestamp.wrapping_sub(w.timestamp) as i32) * 1_000_000_000 / rate;
-                let d = p.arrival.since(w.arrival) - media;
+                let d = p.arrival.since(w.arrival).saturating_sub(media);
                 (w.least, w.most) = (w.least.min(d), w.most.max(d));
             }
             open => {
                 if let Some(w) = open {
-                    self.ts_df.add(w.arrival, w.most - w.least);
+                    self.ts_df.add(w.arrival, w.most.saturating_sub(w.least));
                 }
                 *open = Some(Window { arrival: p.arrival, timestamp: p.timestamp, least: 0, most: 0 });
             }
@@ -110,7 +110,7 @@ impl Audio {
     /// There is nothing more. A window that is not over counts when there is no other.
     pub fn finish(&mut self) {
         if let (Some(w), 0) = (self.window.take(), self.ts_df.all.count) {
-            self.ts_df.add(w.arrival, w.most - w.least);
+            self.ts_df.add(w.arrival, w.most.saturating_sub(w.least));
         }
     }
 

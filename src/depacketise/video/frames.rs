@@ -11,7 +11,7 @@ const UNKNOWN_RATE_PAIR: i32 = 9_000;
 /// Ticks by which timestamps of frames are rounded at most: what is reckoned from them is never earlier than it was.
 const ROUNDING: i64 = 2;
 /// Senders round the half frame one way or the other.
-const HALF_TOLERANCE: i32 = 2;
+const HALF_TOLERANCE: u32 = 2;
 
 /// How fields find their frames.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Pairing {
         let ticks = if f == self.second { timestamp.wrapping_sub(other) } else { other.wrapping_sub(timestamp) } as i32;
         match self.half {
             _ if ticks == 0 => true,
-            Some(half) => (ticks.wrapping_sub(half as i32)).abs() <= HALF_TOLERANCE,
+            Some(half) => (ticks as u32).wrapping_sub(half).cast_signed().unsigned_abs() <= HALF_TOLERANCE,
             None => newest && (1..=UNKNOWN_RATE_PAIR).contains(&ticks),
         }
     }
@@ -379,4 +379,21 @@ fn starts_again(q: Query, pairing: Pairing, ends: &[Option<End>; 2]) -> bool {
 /// The name of an open frame in a plan.
 pub(super) fn id(index: u8) -> FrameId {
     FrameId(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_pairs_with_one_that_is_half_a_frame_away_and_no_other() {
+        // 1080i50: 1800 ticks from field to field.
+        let pairing = Pairing { two_fields: true, half: Some(1800), second: 1 };
+        let second = |first: u32, timestamp: u32| pairing.fits(&[Some(first), None], 1, timestamp, true);
+        assert_eq!([0, 1797, 1798, 1800, 1802, 1803].map(|t| second(0, t)), [true, false, true, true, true, false]);
+        assert!(second(u32::MAX - 99, 1700), "across the wrap");
+        assert!(pairing.fits(&[None, Some(1700)], 0, u32::MAX - 99, true));
+        // Half the clock away, where a distance has no absolute value in 32 bits.
+        assert_eq!([0x8000_0707, 0x8000_0708, 0x8000_0709, 0x8000_0000].map(|t| second(0, t)), [false; 4]);
+    }
 }

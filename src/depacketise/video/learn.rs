@@ -8,7 +8,7 @@ use crate::time::{MediaClock, Tai, VIDEO_CLOCK, frame_phase, half_frame_ticks};
 const PATIENCE: u32 = 4;
 
 /// Nanoseconds from the timestamp to the arrival of an aligned sender at most, either way.
-const MAX_LATENCY: i64 = 250_000_000;
+const MAX_LATENCY: u64 = 250_000_000;
 
 /// Numbering of rows. By the standard a frame or field begins with row 0; some senders count as in the SDI raster (42
 /// for 1080p, 21 and 584 for 1080i) or from 1.
@@ -90,7 +90,7 @@ impl Order {
     pub(super) fn observe(&mut self, f: usize, timestamp: u32, arrival: Tai, rate: Ratio) {
         let u = MediaClock::VIDEO.unwrap(timestamp, arrival);
         // A free-running clock that happens to be near shows nothing.
-        let (true, Ok(ticks)) = (u.latency_ns.abs() < MAX_LATENCY, u64::try_from(u.ticks)) else { return };
+        let (true, Ok(ticks)) = (u.latency_ns.unsigned_abs() < MAX_LATENCY, u64::try_from(u.ticks)) else { return };
         let half = half_frame_ticks(rate, VIDEO_CLOCK);
         let phase = frame_phase(ticks, rate, VIDEO_CLOCK);
         if half < 8 {
