@@ -4,6 +4,7 @@ mod support;
 
 use gdmedia::depacketise::{Config, Depacketiser, Packet};
 use gdmedia::format::WireFormat;
+use gdmedia::merge::Class;
 use gdmedia::packetise::{Cut, Style};
 use gdmedia::plan::Fate;
 use gdmedia::sdp::{Depth, Sampling, Scan};
@@ -395,13 +396,61 @@ fn waiting_ends_when_nothing_comes() {
         let last = sent.len() - 1;
         r.feed(&sent[..last]);
         let arrival = sent[last - 1].arrival;
-        r.idle(arrival + Duration::from_millis(60));
-        assert_eq!(r.out.len(), 1);
-        r.idle(arrival + Duration::from_millis(70));
+        r.idle(arrival + Duration::from_millis(100));
+        assert_eq!(r.out.len(), 1, "its sender may go on with it");
+        r.idle(arrival + Duration::from_nanos(100_000_001));
         assert_eq!(fates(&r), [Fate::Complete, Fate::Incomplete]);
         r.feed(&sent[last..]);
         let c = r.finish();
         assert_eq!((c.late, c.lost, r.out.len()), (1, 1, 2));
+    });
+}
+
+/// Two frame times of 33.4 ms: nothing more can be expected of a frame whose end has come, or behind which one has begun.
+#[test]
+fn waiting_for_what_is_over_ends_after_two_frame_times() {
+    each(|format, cut| {
+        let sent = Sender::plain(format, cut).frames(3);
+        let (second, third) = (of_frame(&sent, 1), of_frame(&sent, 2));
+        let hole = second.start + (second.len() - 1) / 2;
+        let mut holed = sent[..second.end].to_vec();
+        let lost = holed.remove(hole);
+        // Its last packet has come; and the same with the first packet of the next frame behind it.
+        for next in [None, Some(sent[third.start].clone())] {
+            let mut r = Receiver::new(format);
+            let packets: Vec<Sent> = holed.iter().cloned().chain(next).collect();
+            r.feed(&packets);
+            let end = holed[holed.len() - 1].arrival;
+            r.idle(end + Duration::from_millis(66));
+            assert_eq!(fates(&r), [Fate::Complete]);
+            r.idle(end + Duration::from_millis(67));
+            assert_eq!(fates(&r), [Fate::Complete, Fate::Incomplete]);
+            assert_eq!(r.out[1].missing_octets(), octets_of([&lost]));
+            let begun = packets[packets.len() - 1].arrival;
+            r.idle(begun + Duration::from_millis(100));
+            assert_eq!(r.out.len(), 2, "the one that has begun");
+            r.finish();
+        }
+    });
+}
+
+#[test]
+fn a_sender_that_stands_still_within_a_frame_loses_nothing() {
+    each(|format, cut| {
+        for legs in [1, 2] {
+            let mut sent = Sender::plain(format, cut).frames(6);
+            let stop = of_frame(&sent, 3).start + of_frame(&sent, 3).len() / 2;
+            let stands = Duration::from_millis(90);
+            sent[stop..].iter_mut().for_each(|p| p.arrival = p.arrival + stands);
+            let config = Config::new(format, 96, Some(RATE)).with_legs(legs, Class::A).unwrap();
+            let mut r = Receiver::with(config);
+            r.feed(&sent[..stop]);
+            (0..=9).for_each(|ms| r.idle(sent[stop - 1].arrival + Duration::from_millis(10 * ms)));
+            r.feed(&sent[stop..]);
+            let c = r.finish();
+            check_all(&r, 0, 6);
+            assert_eq!((c.lost, c.late, c.restarts, c.rejected.total()), (0, 0, 0, 0), "{legs} legs: {c:?}");
+        }
     });
 }
 

@@ -255,7 +255,7 @@ fn links_go_down_in_turn_and_no_frame_is_lost() {
         println!("leg {number}: {leg:?}");
     }
     println!("sender: {}", said.last().unwrap());
-    // Two frame times without a packet end a frame, whoever is to blame.
+    // 100 ms without a packet end a frame, whoever is to blame.
     let stopped = sent["lateness"]["max_us"].as_f64().unwrap() / 1e3;
     assert_eq!(states, expected);
     assert!(wrong.is_empty(), "{}\n(the sender was stopped for {stopped} ms once)", wrong.join("\n"));

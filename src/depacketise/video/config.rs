@@ -16,6 +16,9 @@ const SMALLEST: u64 = 1000;
 /// Numbers that are remembered at most: more than class C has of 8K at 120 frames a second.
 const MOST: u64 = 1 << 23;
 
+/// A sender that brings nothing for so long is silent, as [`crate::health`] has it; it may have stood still before.
+const STALL: Duration = Duration::from_millis(100);
+
 /// What a video depacketiser has to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -31,18 +34,24 @@ pub struct Config {
     pub window: Duration,
     /// Packets of later frames for which an incomplete frame of one leg stays open.
     pub reorder: u32,
-    /// Without a packet for so long, a frame closes when [`super::super::Depacketiser::idle`] is called.
+    /// Without a packet for so long, a frame closes when [`super::super::Depacketiser::idle`] is called: one whose last packet
+    /// has come, or behind which another one has begun.
     pub idle: Duration,
+    /// The same for the newest frame while its last packet has not come: a sender that stands still in the middle of a frame
+    /// may go on with it.
+    pub stall: Duration,
     /// Sequence numbers that are remembered (see [`crate::track::Track`]).
     pub numbers: usize,
 }
 
 impl Config {
-    /// One leg, with the defaults: 256 packets, two frame times (100 ms without a rate), [`WINDOW`] numbers.
+    /// One leg, with the defaults: 256 packets; two frame times (100 ms without a rate), and at least 100 ms for a frame
+    /// that its sender may go on with; [`WINDOW`] numbers.
     pub fn new(format: WireFormat, payload_type: u8, rate: Option<Ratio>) -> Self {
         let rate = rate.filter(|r| r.num > 0 && r.den > 0);
         let idle = Duration::from_nanos(rate.map_or(100_000_000, |r| 2 * frame_nanos(r)));
-        Config { format, payload_type, rate, legs: 1, window: Duration::ZERO, reorder: 256, idle, numbers: WINDOW }
+        let (window, stall) = (Duration::ZERO, idle.max(STALL));
+        Config { format, payload_type, rate, legs: 1, window, reorder: 256, idle, stall, numbers: WINDOW }
     }
 
     /// So many legs that lie no further apart than their class says. Of one leg the class means nothing.
@@ -59,6 +68,7 @@ impl Config {
         }
         self.window = class.window(self.bits_per_second());
         self.idle = self.idle.max(self.window * 2);
+        self.stall = self.stall.max(self.idle);
         let packets =
             (self.bits_per_second() / 8 / SMALLEST).saturating_mul(self.window.as_micros() as u64) / 1_000_000;
         self.numbers = (2 * packets).clamp(WINDOW as u64, MOST) as usize;

@@ -33,6 +33,7 @@ use frames::{Found, Frames, Pairing, Query};
 use geometry::{Geometry, Spot};
 use learn::{Numbering, Order};
 use several::Pace;
+use std::time::Duration;
 
 /// A run of packets of one sender with one clock.
 #[derive(Clone, Copy, Debug)]
@@ -197,12 +198,19 @@ impl Video {
     pub fn idle(&mut self, now: Tai) -> &Plan {
         self.plan.clear();
         self.run_start = 0;
-        let idle = i64::try_from(self.config.idle.as_nanos()).unwrap_or(i64::MAX);
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let (idle, stall) = (nanos(self.config.idle), nanos(self.config.stall.max(self.config.idle)));
         self.merge.tick(now);
         if self.several {
             self.clock = self.clock.max(now.0);
         }
-        while self.frames.oldest().is_some_and(|o| now.since(o.last_arrival) > idle && !o.held) {
+        let last = self.last_field();
+        while let Some(oldest) = self.frames.oldest() {
+            // Nothing is behind it and its end has not come: its sender may stand still. Nobody waits for it meanwhile.
+            let unended = self.frames.order().len() == 1 && oldest.ends[last].is_none();
+            if oldest.held || now.since(oldest.last_arrival) <= if unended { stall } else { idle } {
+                break;
+            }
             self.close_oldest();
         }
         self.settle();
@@ -218,9 +226,9 @@ impl Video {
         while let [index, later @ ..] = self.frames.order() {
             // Reception ended in the middle of the newest frame: nobody's fault.
             let (index, newest) = (*index, later.is_empty());
-            let last_field = if self.geometry.two_fields { self.pairing.second } else { 0 };
+            let last = self.last_field();
             let open = self.frames.get(index);
-            let cut = newest && open.ends[last_field].is_none() && open.coverage.remaining() > 0;
+            let cut = newest && open.ends[last].is_none() && open.coverage.remaining() > 0;
             self.close(index, if cut { Why::Cut } else { Why::Over });
         }
         self.next_expiry = u64::MAX;
@@ -230,6 +238,11 @@ impl Video {
             self.enter(self.merge.sequence());
         }
         &self.plan
+    }
+
+    /// The field bit of the field that ends a frame.
+    fn last_field(&self) -> usize {
+        if self.geometry.two_fields { self.pairing.second } else { 0 }
     }
 
     /// See [`super::Depacketiser::change`].
