@@ -41,6 +41,7 @@
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
+//! | [`record`] | frames on disk, and back: segments, ways to the disk, checks |
 //! | [`latency`] | how long frames take, hop by hop |
 //! | [`analyze`] | a capture from beginning to end: flows, losses, timing |
 //! | [`doctor`] | what a machine has for an SDP, and what is missing |
@@ -76,6 +77,7 @@ pub mod packetise;
 pub mod pipeline;
 pub mod plan;
 pub mod ptp;
+pub mod record;
 pub mod report;
 pub mod ring;
 pub mod rx;

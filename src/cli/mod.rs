@@ -4,6 +4,7 @@ mod analyze;
 mod doctor;
 mod load;
 mod play;
+mod record;
 mod same;
 mod say;
 mod sdp;
@@ -34,6 +35,8 @@ enum Verb {
     Sdp(sdp::Args),
     /// Send a test stream, or replay a capture.
     Send(send::Args),
+    /// Receive a flow and record its frames as they are; check recordings; say what a disk holds.
+    Record(record::Args),
     /// Receive for hours, judge it by thresholds, and write a report.
     Soak(soak::Args),
     /// Look through a capture: its flows, what is lost of them, and their timing by ST 2110-21.
@@ -66,6 +69,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Play(args)) => play::run(args),
         Some(Verb::Sdp(args)) => sdp::run(args),
         Some(Verb::Send(args)) => send::run(args),
+        Some(Verb::Record(args)) => record::run(args),
         Some(Verb::Soak(args)) => soak::run(args),
         Some(Verb::Analyze(args)) => analyze::run(args),
         Some(Verb::Doctor(args)) => doctor::run(args),

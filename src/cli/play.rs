@@ -31,6 +31,7 @@ use gdmedia::merge::Class;
 use gdmedia::pipeline::meter::{LegTiming, Metering};
 use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::plan::FEW_OPEN;
+use gdmedia::record::{self, Limit, Way};
 use gdmedia::rx::socket;
 use gdmedia::sink::export::Target;
 use gdmedia::worker::{Ended, Report, Worker};
@@ -86,6 +87,15 @@ pub struct Args {
     /// Container of --out; by default y4m where the name ends so, else raw
     #[arg(long, value_enum, requires = "out")]
     format: Option<Container>,
+    /// Record frames as they are into this folder, in segments; no window then, and wire octets unless --output says otherwise
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    /// When a segment of a recording has enough: a size (10GiB) or a time (60s)
+    #[arg(long, value_name = "SIZE|TIME", default_value = "10GiB")]
+    segment: Limit,
+    /// How a recording comes to the disk; auto takes the best that there is, and says why it is not another
+    #[arg(long, value_enum, default_value = "auto")]
+    way: RecordWay,
     /// Layout of the frames in memory; by default what the sinks want
     #[arg(long, value_enum, value_name = "LAYOUT")]
     output: Option<Pixels>,
@@ -223,6 +233,28 @@ impl From<Pixels> for Output {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum RecordWay {
+    Auto,
+    /// From memory of the GPU, past the CPU (GPUDirect Storage)
+    Cufile,
+    /// io_uring with O_DIRECT
+    Uring,
+    /// Through the page cache
+    Pwrite,
+}
+
+impl From<RecordWay> for Way {
+    fn from(way: RecordWay) -> Self {
+        match way {
+            RecordWay::Auto => Way::Auto,
+            RecordWay::Cufile => Way::Cufile,
+            RecordWay::Uring => Way::Uring,
+            RecordWay::Pwrite => Way::Pwrite,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum Stamps {
     Auto,
     Software,
@@ -304,6 +336,18 @@ impl Args {
     /// The interface of a leg, where one is named.
     pub fn interface(&self, leg: usize) -> Option<&str> {
         self.interface.get(leg).or(self.interface.last()).map(String::as_str)
+    }
+    /// Records into this folder.
+    pub fn record_to(&mut self, folder: PathBuf) {
+        self.record = Some(folder);
+    }
+    /// It records.
+    pub const fn records(&self) -> bool {
+        self.record.is_some()
+    }
+    /// How to record.
+    pub fn recording(&self) -> record::Options {
+        record::Options { limit: self.segment, way: self.way.into() }
     }
     fn sdp(&self) -> Option<&str> {
         self.sdp.as_deref().or(self.input.as_deref())
@@ -443,7 +487,7 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
 
     let opened = Inputs { args, flow, video, layout: &layout, stop: &stop }.open(chosen.gpu.as_ref())?;
     let (probe, mut latency) = latency::channel(time::media(flow, video));
-    let mut sinks = sinks::build(args, prepared, video, &layout, colour, &probe)?;
+    let mut sinks = sinks::build(args, prepared, flow, video, &layout, colour, &probe)?;
     let gate = Arc::new(Gate::new(args.frames, probe));
     let conversion = Conversion { layout, colour };
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
@@ -599,6 +643,10 @@ fn watch(
         for said in health.look(worker, &report, sinks, time.synchronization()) {
             events.extend(said.what().map(str::to_owned));
             status.say(said);
+        }
+        for text in sinks.news() {
+            status.say(Said::recording(&text));
+            events.push(text);
         }
         if gate.reached.load(Ordering::Relaxed) {
             break End::Frames;

@@ -14,6 +14,7 @@ mod file;
 pub mod gst;
 mod picture;
 mod queue;
+mod record;
 mod snapshot;
 mod verify;
 
@@ -22,6 +23,7 @@ pub use download::{Download, DownloadCounters};
 pub use file::{FileFormat, FileSink};
 pub use picture::to_rgb;
 pub use queue::{End, Report, SinkQueue};
+pub use record::RecordSink;
 pub use snapshot::{Snapshot, write_png};
 pub use verify::{Verdict, Verify};
 

@@ -210,6 +210,10 @@ fn too_slow(verdict: &Verdict) -> Said {
 }
 
 impl Said {
+    /// Something about the recording.
+    pub fn recording(text: &str) -> Self {
+        Said { text: Some(text.to_owned()), json: json!({ "event": "recording", "message": text }) }
+    }
     /// What is told about the sender or a receiver.
     pub fn remark(text: &str) -> Self {
         Said { text: Some(text.to_owned()), json: json!({ "event": "remark", "message": text }) }

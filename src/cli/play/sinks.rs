@@ -15,13 +15,15 @@ use gdmedia::health::SinkLoad;
 use gdmedia::kernel::Colour;
 use gdmedia::latency::{Probe, Timed};
 use gdmedia::mem::{Host, Space};
-use gdmedia::sdp::Video;
+use gdmedia::record::Stats;
+use gdmedia::sdp::{Flow, Video};
 use gdmedia::send::pattern;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::{CudaCounters, CudaFit, Fragment};
-use gdmedia::sink::{End, FileFormat, FileSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
+use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
 use serde_json::json;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 #[cfg(feature = "cuda")]
@@ -29,7 +31,6 @@ use {
     gdmedia::mem::{Device, Slab},
     gdmedia::sink::export::{self, Export},
     gdmedia::sink::{Download, DownloadCounters},
-    std::sync::atomic::Ordering::Relaxed,
 };
 
 /// A file or a stream that is being finished may take so long.
@@ -54,6 +55,7 @@ pub struct Sinks {
     #[cfg(feature = "cuda")]
     exported: Option<Box<dyn Fn() -> export::Counts + Send>>,
     finished: Vec<(String, Report)>,
+    recorded: Option<Arc<Stats>>,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
     lossless: bool,
     /// A sink wants frames in memory of their own.
@@ -76,6 +78,7 @@ enum EndsRun {
 pub fn build(
     args: &Args,
     prepared: Prepared,
+    flow: &Flow,
     video: &Video,
     layout: &Layout,
     colour: Colour,
@@ -96,6 +99,7 @@ pub fn build(
         #[cfg(feature = "cuda")]
         exported: None,
         finished: Vec::new(),
+        recorded: None,
         verdict: None,
         lossless: args.lossless(),
         keeps: args.export.is_some(),
@@ -129,6 +133,14 @@ pub fn build(
         let others = args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.verify;
         let ends = if limited || others { EndsRun::No } else { EndsRun::Yes };
         sinks.add(Box::new(Snapshot::new(path, args.at, args.every, colour)?), ends)?;
+    }
+    if let Some(folder) = &args.record {
+        // Where it is all there is, its end is that of the run; elsewhere the others go on without it.
+        let others = args.out.is_some() || args.sink.is_some() || args.export.is_some();
+        let ends = if others { EndsRun::No } else { EndsRun::Yes };
+        let sink = RecordSink::create(folder, flow, layout, &args.recording())?;
+        sinks.recorded = Some(sink.stats());
+        sinks.add(Box::new(sink), ends)?;
     }
     if args.verify {
         let verify = Verify::new(|frame: &Frame| pattern::read_number(frame.layout(), frame.octets()));
@@ -394,6 +406,11 @@ impl Sinks {
         Ok(())
     }
 
+    /// What recordings have to tell since they were asked before.
+    pub fn news(&self) -> Vec<String> {
+        self.recorded.as_ref().map(|stats| stats.take_news()).unwrap_or_default()
+    }
+
     /// What became of them, for the summary.
     pub fn reports(&self) -> serde_json::Value {
         let one = |(name, report): &(String, Report)| {
@@ -406,6 +423,7 @@ impl Sinks {
         };
         #[allow(unused_mut)]
         let mut all: Vec<_> = self.finished.iter().map(one).collect();
+        all.extend(self.recorded.iter().map(|stats| json!({ "recording": recorded(stats) })));
         #[cfg(feature = "cuda")]
         all.extend(self.exported.iter().map(|counts| json!({ "export": counts() })));
         #[cfg(feature = "cuda")]
@@ -446,6 +464,9 @@ impl Sinks {
         if let Some(counts) = &self.exported {
             lines.push(format!("export: {}", counts()));
         }
+        if let Some(stats) = &self.recorded {
+            lines.push(recorded_text(stats));
+        }
         if let Some(v) = self.verified() {
             lines.push(format!(
                 "frame numbers: in order {}, repeated {}, skipped {}, backward {}, unreadable {}",
@@ -458,6 +479,30 @@ impl Sinks {
     pub fn verified(&self) -> Option<Verdict> {
         self.verdict.as_ref().map(|read| read())
     }
+}
+
+/// Figures of a recording.
+fn recorded(stats: &Stats) -> serde_json::Value {
+    json!({
+        "frames": stats.frames.load(Relaxed), "octets": stats.octets.load(Relaxed), "segments": stats.segments.load(Relaxed),
+        "gaps": stats.gaps.load(Relaxed), "left_out": stats.left_out.load(Relaxed), "disk_ns": stats.latency(),
+    })
+}
+
+fn recorded_text(stats: &Stats) -> String {
+    let [frames, segments, gaps, left_out] =
+        [&stats.frames, &stats.segments, &stats.gaps, &stats.left_out].map(|n| n.load(Relaxed));
+    let gib = stats.octets.load(Relaxed) as f64 / f64::from(1 << 30);
+    let mut text = format!("recording: {frames} frames, {gib:.3} GiB in {segments} segments");
+    if gaps > 0 {
+        text += &format!(", {gaps} gaps of {left_out} frames");
+    }
+    if let Some(disk) = stats.latency() {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let (p50, p99, max) = (ms(disk.p50), ms(disk.p99), ms(disk.max));
+        text += &format!("; the disk took {p50:.3} ms for half of them, {p99:.3} for 99 %, {max:.3} at most");
+    }
+    text
 }
 
 /// A run that fails early leaves no socket behind: the sink's thread removes it.

@@ -50,7 +50,9 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
     let output = match args.output {
         Some(output) => output.into(),
         None => {
-            preferred?.unwrap_or(if Layout::new(*wire, Output::Planar).is_ok() { Output::Planar } else { Output::Wire })
+            let as_it_is = args.record.is_some() && args.out.is_none();
+            let planar = !as_it_is && Layout::new(*wire, Output::Planar).is_ok();
+            preferred?.unwrap_or(if planar { Output::Planar } else { Output::Wire })
         }
     };
     Ok(Prepared {
@@ -81,7 +83,7 @@ fn fit(args: &Args, fragment: &Fragment, video: &Video, gpu: &Arc<Gpu>, notes: &
 
 /// Is a window wanted when nothing else is said?
 fn by_default(args: &Args) -> bool {
-    !args.headless && args.sink.is_none() && args.out.is_none() && args.snapshot.is_none()
+    !args.headless && args.sink.is_none() && args.out.is_none() && args.snapshot.is_none() && args.record.is_none()
 }
 
 #[cfg(feature = "gst")]
