@@ -364,9 +364,15 @@ impl Several {
         }
         if self.current != Some(slot) {
             self.end(slot);
-        } else if let Some(next) = (0..self.sequences.len() as u8).find(|other| self.is_settled(*other)) {
+        } else if let Some(next) = (0..self.sequences.len() as u8).find(|other| self.is_next(*other)) {
             self.adopt(next, now);
         }
+    }
+
+    /// May it be the flow from now on, with all that was counted of it? One that was refused begins with its next packet.
+    fn is_next(&self, slot: u8) -> bool {
+        let refused = self.sequences.get(usize::from(slot)).is_none_or(|s| s.state == State::Refused);
+        !refused && self.is_settled(slot)
     }
 
     /// Nothing comes of a sequence any more.

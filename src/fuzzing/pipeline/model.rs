@@ -112,6 +112,11 @@ impl Model {
         }
     }
 
+    /// The first packet of all is the last one that came.
+    pub const fn has_one(&self) -> bool {
+        self.given == 1
+    }
+
     /// A frame has come out.
     pub fn delivered(&mut self, frame: &Frame) {
         let meta = frame.meta();
