@@ -55,6 +55,36 @@ pub fn analyze(octets: &[u8]) {
     assert!(Report::from_json(&json).is_ok_and(|again| again.verdict == report.verdict));
 }
 
+/// PTP: a message as the network brings it and as ptp4l answers; the first octet says which data set it answers with.
+pub fn ptp(octets: &[u8]) {
+    use crate::ptp::management::{self, Id};
+    use crate::time::Tai;
+    use crate::wire::ptp;
+    let Some((which, rest)) = octets.split_first() else { return };
+    if let Some(header) = ptp::header(rest) {
+        assert!(header.kind < 16 && !header.source.to_string().is_empty());
+        if let Some(announce) = ptp::announce(rest) {
+            let text = announce.grandmaster.to_string();
+            assert_eq!(text.parse::<management::ClockIdentity>().map(|id| id.0), Ok(announce.grandmaster.0));
+        }
+        let _ = ptp::origin(rest).map(|ns| Tai(ns).since(Tai(0)));
+    }
+    let _ = management::response(rest);
+    // The same octets as the data of a proper answer, which raw ones seldom are.
+    let id = Id::ALL[usize::from(*which) % Id::ALL.len()];
+    let mut answer = management::get(rest.first().copied().unwrap_or(0), 7, id).to_vec();
+    answer[46] = 2;
+    let data = rest.get(..rest.len().min(1400)).unwrap_or_default();
+    answer[50..52].copy_from_slice(&(data.len() as u16 + 2).to_be_bytes());
+    answer.extend(data);
+    if let Some(response) = management::response(&answer) {
+        assert_eq!((response.domain, response.sequence), (answer[4], 7));
+        let mut state = crate::ptp::State::default();
+        state.take(&response);
+        assert!(state.port != crate::ptp::PortState::Slave || data.len() > 10);
+    }
+}
+
 /// RTP, sample row data headers and the depacketiser: a format, then packets, raw ones and ones that are nearly right.
 pub fn depacketise(octets: &[u8]) {
     use crate::depacketise::{Config, Depacketiser, Packet};

@@ -33,7 +33,7 @@ use crate::rx::{Receiver, RxError};
 use crate::sdp::Flow;
 use crate::stats::{Busy, FrameCounters, LegComparison, RxCounters};
 use crate::time::{MediaClock, Tai};
-use crate::timing::Source;
+use crate::timing::{Rules, Source};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -241,8 +241,8 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
 
     /// From now on the timing of the sender is measured (ST 2110-21), as far as the clock of the arrivals can carry it. Costs
     /// about 80 ns a packet.
-    pub fn meter(&mut self, flow: &Flow, source: Source) -> Metering {
-        let (meter, metering) = Meter::new(flow, source);
+    pub fn meter(&mut self, flow: &Flow, source: Source, rules: Rules) -> Metering {
+        let (meter, metering) = Meter::new(flow, source, rules);
         self.meter = Some(meter);
         metering
     }

@@ -4,13 +4,14 @@ use super::track::{Analysed, LegSeen};
 use super::{Analysis, figures, report};
 use crate::report::{Check, Severity, number};
 use crate::rx::survey;
-use crate::sdp::{self, ReferenceClock};
+use crate::sdp::{self, ReferenceClock, SenderType};
 use crate::time::Alignment as Lies;
 use crate::timing::align::Alignment;
 use crate::timing::audio::Audio;
 use crate::timing::flow::Meter;
 use crate::timing::frames::Frames;
-use crate::timing::verdict::Class;
+use crate::timing::verdict::{Class, NO_GAPPED};
+use crate::timing::windows::{self, Finding};
 
 const US: f64 = 1000.0;
 
@@ -29,6 +30,13 @@ impl Group<'_> {
             message: message.into(),
             clause: clause.to_owned(),
         });
+    }
+    /// What was held against its window: where a standard has it and the stamps carry it, a failure.
+    fn windows(&mut self, flow: &Analysed, m: usize, findings: Vec<Finding>) {
+        for Finding { name, good, required, text, clause } in findings {
+            let bad = if required { Severity::Failure } else { Severity::Warning };
+            self.judge(&named(flow, m, name), good, bad, (text.clone(), text), clause);
+        }
     }
     /// Passed with the one message, or not with the other.
     fn judge(&mut self, name: &str, good: bool, bad: Severity, messages: (String, String), clause: &str) {
@@ -60,9 +68,21 @@ pub(super) fn of_capture(a: &Analysis) -> Vec<Check> {
     let good = format!("{} records were read", a.capture.records);
     g.judge("file", trouble.is_empty(), Severity::Warning, (good, trouble.join("; ")), "");
     let seen = a.flows.iter().any(|f| f.legs.iter().any(|l| l.packets > 0));
+    if let Some(why) = &a.damaged {
+        g.add("damage", Severity::Failure, format!("{why}; what lies before it was used"), "");
+    }
     if !seen && a.flows.is_empty() {
         let severity = if a.ptp.messages > 0 { Severity::Warning } else { Severity::Failure };
         g.add("media", severity, "the capture holds no media flow", "");
+    }
+    for p in &a.pairs {
+        let (least, most) = (number(p.skew.min as f64 / US), number(p.skew.max as f64 / US));
+        let message = format!(
+            "flows {} and {} are probably two legs of one: {} of {} sampled packets are the same, the second one {least} to {most} us \
+             behind",
+            p.flows.0, p.flows.1, p.compared.1, p.compared.0
+        );
+        g.add("legs", Severity::Pass, message, "ST 2022-7:2019");
     }
     if a.ptp.clock.count > 0 {
         let name = "capture's clock";
@@ -168,7 +188,8 @@ fn losses(flow: &Analysed, g: &mut Group<'_>) {
     let gaps = gaps.len() as u64 + more;
     let sent = w.received() + w.lost();
     let bad = format!("{} of {sent} packets are missing, in {gaps} gap{}", w.lost(), if gaps == 1 { "" } else { "s" });
-    g.judge("loss", w.lost() == 0, Severity::Failure, (format!("all {sent} packets are there"), bad), "");
+    let good = if w.lost() == 0 { format!("all {sent} packets are there") } else { format!("{bad}, as is allowed") };
+    g.judge("loss", w.lost() <= flow.timing.rules().limits.lost, Severity::Failure, (good, bad), "");
     if w.restarts() > 0 {
         let message = format!("the sender started anew {} times (SSRC or sequence number)", w.restarts());
         g.add("sender", Severity::Warning, message, "RFC 3550, 8");
@@ -263,6 +284,16 @@ fn of_frames(flow: &Analysed, m: usize, f: &Frames, g: &mut Group<'_>) {
                 let why = verdict.not_measurable.as_deref().unwrap_or("nothing measured");
                 g.add(&name, Severity::NotMeasurable, format!("not measurable with this clock: {why}"), clause);
             }
+            (Some(class), Some(SenderType::N)) if !config.gapped => {
+                let failures = verdict.failures(SenderType::Nl).join("; ");
+                let said = format!("described as {}, but {NO_GAPPED}", SenderType::N);
+                let good = format!("{said}; it is {class}, which the SDP should say: {levels}");
+                let (severity, text) = match failures.is_empty() {
+                    true => (Severity::Warning, good),
+                    false => (Severity::Failure, format!("{said}; it is {class}: {failures}")),
+                };
+                g.add(&name, severity, text, "ST 2110-21:2022, 6.3");
+            }
             (Some(class), Some(said)) => {
                 let failures = verdict.failures(said).join("; ");
                 let good = format!("described as {said} and is {class}: {levels}");
@@ -304,20 +335,7 @@ fn of_frames(flow: &Analysed, m: usize, f: &Frames, g: &mut Group<'_>) {
         let bad = format!("{} frames end without, {} packets come behind it", f.without_marker, f.behind_marker);
         g.judge(&named(flow, m, "marker"), marks == 0, Severity::Failure, (good, bad), "ST 2110-20:2022, 6.1.3");
     }
-    let aligned = config.epoch;
-    if config.cinst && aligned && f.latency.all.count > 0 {
-        let (low, high) = config.rules.limits.video_latency_ns;
-        let l = f.latency.all;
-        let text = format!("{} to {} us after the timestamp", number(l.min as f64 / US), number(l.max as f64 / US));
-        let good = l.min >= low && l.max <= high;
-        g.judge(&named(flow, m, "latency"), good, Severity::Warning, (text.clone(), text), "");
-        let slack = config.rules.limits.rtp_offset_slack;
-        let most = (config.schedule.offset_ns() * 90_000).div_ceil(1_000_000_000) as i64 + slack;
-        let o = f.rtp_offset.all;
-        let text = format!("{} to {} ticks after the frame's beginning, {} to {most} expected", o.min, o.max, -slack);
-        let good = o.min >= -slack && o.max <= most;
-        g.judge(&named(flow, m, "RTP offset"), good, Severity::Warning, (text.clone(), text), "ST 2110-10:2022, 7.6");
-    }
+    g.windows(flow, m, windows::of_frames(f, flow.timing.trust(m).as_ref()));
 }
 
 /// The peaks of the buckets, in words.
@@ -346,14 +364,9 @@ fn of_audio(a: &Analysis, flow: &Analysed, m: usize, audio: &Audio, g: &mut Grou
         "ST 2110-30:2017, 6.2",
     );
     let Some(packet) = audio.packet_time_ns().filter(|p| *p > 0) else { return };
-    let times = |n: u32| packet as i64 * i64::from(n);
+    let times = |n: u32| i64::try_from(packet.saturating_mul(n.into())).unwrap_or(i64::MAX);
     let aligned = flow.timing.clocks(m).is_some_and(|c| matches!(c.alignment, Alignment::Aligned | Alignment::Utc));
-    if aligned {
-        let l = audio.latency.all;
-        let text = format!("{} to {} us after the timestamp", number(l.min as f64 / US), number(l.max as f64 / US));
-        let good = l.min >= limits.audio_latency_ns.0 && l.max <= limits.audio_latency_ns.1;
-        g.judge(&named(flow, m, "latency"), good, Severity::Warning, (text.clone(), text), "");
-    }
+    g.windows(flow, m, windows::of_audio(audio, packet, aligned, limits));
     if audio.ts_df.all.count > 0 {
         let most = audio.ts_df.all.max;
         let text =

@@ -8,9 +8,11 @@ use crate::timing::align::Clocks;
 use crate::timing::audio::Audio;
 use crate::timing::flow::Meter;
 use crate::timing::frames::{Frames, Level};
+use crate::timing::limits::Limits;
 use crate::timing::measure::{Histogram, Measure, Series, Stat};
 use crate::timing::stamps::Trust;
 use crate::timing::verdict::Class;
+use crate::timing::windows;
 use crate::wire::ptp;
 use std::collections::BTreeMap;
 
@@ -228,7 +230,7 @@ fn leg_figures(a: &Analysis, flow: &Analysed, m: usize, prefix: &str, s: &mut Se
             }
             frame_figures(frames, trust.as_ref(), flow.timing.verdict(m).and_then(|v| v.class), &mut f);
         }
-        Meter::Audio(audio) => audio_figures(audio, &mut f),
+        Meter::Audio(audio) => audio_figures(audio, &flow.timing.rules().limits, &mut f),
         Meter::Packets(packets) => {
             f.row(Named("time between packets", "us", "interval_us"), &packets.interval, String::new());
             f.histogram("time between packets, how often", "us", &packets.intervals, Vec::new());
@@ -263,21 +265,15 @@ fn frame_figures(frames: &Frames, trust: Option<&Trust>, class: Option<Class>, f
     let shown = trust.is_none_or(|t| t.slack().is_some());
     let gapped = frames.seems_gapped();
     // The type that the buckets are held against in the pictures: the described one, else what it is.
-    let kind = config.sender_type.unwrap_or(match class {
+    let said = config.sender_type.filter(|said| config.gapped || *said != SenderType::N);
+    let kind = said.unwrap_or(match class {
         Some(Class::NarrowLinear) => SenderType::Nl,
         Some(Class::Wide) => SenderType::W,
         Some(Class::Narrow) => SenderType::N,
-        _ if gapped => SenderType::N,
+        _ if gapped && config.gapped => SenderType::N,
         _ => SenderType::Nl,
     });
-    let b = &frames.buckets;
-    let (cmax, full) = match kind {
-        SenderType::N => (Some(b.cmax_narrow), b.vrx_narrow),
-        SenderType::Nl => (Some(b.cmax_narrow_linear), b.vrx_narrow),
-        SenderType::W => (b.cmax_wide, b.vrx_wide),
-    };
-    let cmax = config.rules.limits.cmax.or(cmax);
-    let full = config.rules.limits.vrx_full.unwrap_or(full);
+    let (cmax, full) = frames.held(kind);
     if shown {
         if let Some(cinst) = &frames.cinst {
             let held = cmax.map_or(format!("no CMAX of {kind}"), |c| format!("CMAX {c} ({kind})"));
@@ -285,7 +281,9 @@ fn frame_figures(frames: &Frames, trust: Option<&Trust>, class: Option<Class>, f
         }
         if let Some([g, l]) = &frames.vrx {
             let held = || format!("VRXFULL {full} ({kind})");
-            f.level("VRX, gapped reads", "vrx_gapped", g, held(), Some(full));
+            if config.gapped {
+                f.level("VRX, gapped reads", "vrx_gapped", g, held(), Some(full));
+            }
             f.level("VRX, linear reads", "vrx_linear", l, held(), Some(full));
         }
     }
@@ -296,25 +294,35 @@ fn frame_figures(frames: &Frames, trust: Option<&Trust>, class: Option<Class>, f
     let name = if config.cinst { "video latency" } else { "latency" };
     f.measure(Named(name, "us", "latency_us"), &frames.latency, window, &[]);
     f.row(Named("last packet after the timestamp", "us", "complete_us"), &frames.complete.all, String::new());
-    f.measure(Named("RTP offset", "ticks", "rtp_offset"), &frames.rtp_offset, "-1 to TROFFSET + 1".into(), &[]);
+    let (least, most) = windows::rtp_offset(frames);
+    let held = if config.cinst { format!("{least} to {most}") } else { String::new() };
+    f.measure(Named("RTP offset", "ticks", "rtp_offset"), &frames.rtp_offset, held, &[]);
+    if let Some(due) = &frames.due {
+        let held = format!("0 to a frame; TD {} us", number(due.timing.delay_ns() as f64 / US));
+        let zero = vec![limit("last instant".into(), 0.0)];
+        f.measure(Named("margin to the deadline", "us", "deadline_margin_us"), &due.margin, held, &zero);
+    }
     f.row(Named("timestamp increment", "ticks", "increment"), &frames.increment.all, String::new());
     f.row(Named("packets of a frame or field", "", "packets"), &frames.packets.all, "constant".into());
     if shown {
         let period = frames.spacing_ns() as f64 * f64::from(config.schedule.packets());
-        let held = format!("0 to {} (4 % of a frame)", number(period * 0.04 / US));
+        let (least, most) = config.rules.limits.gap_ppm.unwrap_or((0, 40_000));
+        let part = |ppm: i64| number(period * ppm as f64 / 1e6 / US);
+        let held =
+            format!("{} to {} ({} to {} % of a frame)", part(least), part(most), least as f64 / 1e4, most as f64 / 1e4);
         f.measure(Named("gap between frames or fields", "us", "gap_us"), &frames.gap, held, &[]);
         f.row(Named("time between packets", "us", "interval_us"), &frames.interval, String::new());
         f.histogram("time between packets, how often", "us", &frames.intervals, Vec::new());
     }
 }
 
-fn audio_figures(audio: &Audio, f: &mut Figures<'_>) {
+fn audio_figures(audio: &Audio, limits: &Limits, f: &mut Figures<'_>) {
     let packet = audio.packet_time_ns().map(|ns| ns as f64 / US);
     let about = |times: f64| packet.map_or(String::new(), |us| format!("{} us", number(us * times)));
     f.measure(Named("latency", "us", "latency_us"), &audio.latency, format!("a packet time is {}", about(1.0)), &[]);
-    let limits: Vec<Limit> = packet.map(|us| limit("1 packet time".into(), us)).into_iter().collect();
-    let held = format!("good to {}, at most {}", about(1.0), about(17.0));
-    f.measure(Named("TS-DF", "us", "ts_df_us"), &audio.ts_df, held, &limits);
+    let lines: Vec<Limit> = packet.map(|us| limit("1 packet time".into(), us)).into_iter().collect();
+    let held = format!("good to {}, at most {}", about(limits.ts_df_good.into()), about(limits.ts_df.into()));
+    f.measure(Named("TS-DF", "us", "ts_df_us"), &audio.ts_df, held, &lines);
     f.measure(Named("time between packets", "us", "interval_us"), &audio.interval, about(1.0), &[]);
     f.histogram("time between packets, how often", "us", &audio.intervals, Vec::new());
 }

@@ -14,10 +14,12 @@
 mod checks;
 mod clocks;
 mod figures;
+mod pairs;
 mod report;
 mod track;
 
 pub use clocks::{Master, PtpSeen};
+pub use pairs::{Pair, Samples};
 pub use track::{Analysed, LegSeen};
 
 use crate::error::Result;
@@ -60,6 +62,8 @@ pub struct Analysis {
     pub options: Options,
     /// The SDP's flows first, whether or not they came; then the others, in the order of their first packets.
     pub flows: Vec<Analysed>,
+    /// Flows that are probably legs of one, among those that nothing describes.
+    pub pairs: Vec<Pair>,
     /// PTP on the same network.
     pub ptp: PtpSeen,
     /// What was met in the file.
@@ -80,12 +84,15 @@ pub struct Analysis {
     pub beyond: u64,
     /// It was ended before the end of the file.
     pub stopped: bool,
+    /// Why what lies behind could not be read.
+    pub damaged: Option<String>,
 }
 
 /// Looks through a capture. `progress` gets the octets that have been passed, and says whether to go on.
 ///
 /// # Errors
-/// The file cannot be read, or is damaged.
+/// The file cannot be read, or is damaged before its first record. What was read before a later one counts, see
+/// [`Analysis::damaged`].
 pub fn analyze<R: Read>(
     capture: &mut Capture<R>,
     options: &Options,
@@ -95,7 +102,17 @@ pub fn analyze<R: Read>(
     let offset = options.tai_offset.saturating_mul(1_000_000_000);
     let mut records = 0u64;
     let mut stopped = false;
-    while let Some(record) = capture.next_record()? {
+    let mut damaged = None;
+    loop {
+        let record = match capture.next_record() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(error) if records == 0 => return Err(error),
+            Err(error) => {
+                damaged = Some(error.in_one_line());
+                break;
+            }
+        };
         let arrival = Tai(record.time.saturating_add_signed(offset));
         walk.record(arrival, record.link, record.octets, record.wire_octets);
         records += 1;
@@ -105,7 +122,8 @@ pub fn analyze<R: Read>(
         }
     }
     progress(capture.position());
-    Ok(walk.finish(capture.name(), capture.counters(), capture.position(), stopped))
+    let analysis = walk.finish(capture.name(), capture.counters(), capture.position());
+    Ok(Analysis { stopped, damaged, ..analysis })
 }
 
 /// What is known while a capture passes.
@@ -203,15 +221,17 @@ impl<'a> Walk<'a> {
         self.beyond += track.settle(&mut self.flows, &mut self.pending, self.options, room);
     }
 
-    fn finish(mut self, name: &str, capture: capture::Counters, octets: u64, stopped: bool) -> Analysis {
+    fn finish(mut self, name: &str, capture: capture::Counters, octets: u64) -> Analysis {
         (0..self.tracks.len()).for_each(|at| self.settle(at));
         let not_rtp = self.tracks.iter().map(Track::not_rtp).sum();
         self.tracks.into_iter().for_each(|t| t.finish(&mut self.flows));
         self.flows.iter_mut().for_each(Analysed::finish);
+        let pairs = pairs::find(&self.flows);
         Analysis {
             name: name.to_owned(),
             options: self.options.clone(),
             flows: self.flows,
+            pairs,
             ptp: self.ptp,
             capture,
             octets,
@@ -221,7 +241,8 @@ impl<'a> Walk<'a> {
             other: self.other,
             not_rtp,
             beyond: self.beyond,
-            stopped,
+            stopped: false,
+            damaged: None,
         }
     }
 }

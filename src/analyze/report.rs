@@ -2,7 +2,7 @@
 
 use super::track::Analysed;
 use super::{Analysis, checks, figures};
-use crate::report::{Event, Report, Section, Severity, Table};
+use crate::report::{Event, Report, Section, Severity, Table, number};
 use crate::sdp;
 use crate::time::Tai;
 use crate::timing::Source;
@@ -19,6 +19,7 @@ impl Analysis {
             report.check(check);
         }
         report.sections.push(self.overview());
+        report.sections.extend(self.probable_legs());
         for (n, flow) in self.flows.iter().enumerate() {
             let name = flow_name(n, flow);
             for check in checks::of_flow(self, flow, &name) {
@@ -55,7 +56,11 @@ impl Analysis {
         let seconds = self.seconds(self.span.1);
         let s = if seen == 1 { "" } else { "s" };
         let losses = if lost == 0 { "no packet lost".into() } else { format!("{lost} packets lost") };
-        let stopped = if self.stopped { "; ended before the end of the file" } else { "" };
+        let stopped = match (self.stopped, &self.damaged) {
+            (true, _) => "; ended before the end of the file",
+            (false, Some(_)) => "; the file is damaged behind them",
+            (false, None) => "",
+        };
         match self.capture.records {
             0 => "the capture holds nothing".into(),
             records if seen == 0 => format!("no media flow in {records} records{stopped}"),
@@ -84,6 +89,39 @@ impl Analysis {
         let table = Table { title: String::new(), columns, rows: rows.collect() };
         let tables = if self.flows.is_empty() { Vec::new() } else { vec![table] };
         Section { title: "Flows".into(), tables, ..Section::default() }
+    }
+
+    /// Flows with the same packets, which an SDP would name as legs.
+    fn probable_legs(&self) -> Option<Section> {
+        if self.pairs.is_empty() {
+            return None;
+        }
+        let columns = ["flow", "and flow", "compared", "in both", "skew least us", "skew mean us", "skew most us"];
+        let rows = self.pairs.iter().map(|p| {
+            let us = |ns: f64| number(ns / 1e3);
+            let skew = p.skew;
+            vec![
+                p.flows.0.to_string(),
+                p.flows.1.to_string(),
+                p.compared.0.to_string(),
+                p.compared.1.to_string(),
+                us(skew.min as f64),
+                us(skew.mean()),
+                us(skew.max as f64),
+            ]
+        });
+        Some(Section {
+            title: "Probably legs of one flow (ST 2022-7)".into(),
+            note: "Sampled packets have the same SSRC, payload type, sequence number and timestamp. Give the SDP to have the legs \
+                   judged as one flow, and losses that one makes good for the other."
+                .into(),
+            tables: vec![Table {
+                title: String::new(),
+                columns: columns.map(String::from).to_vec(),
+                rows: rows.collect(),
+            }],
+            ..Section::default()
+        })
     }
 
     fn events(&self, flow: &Analysed, name: &str, report: &mut Report) {
@@ -122,6 +160,9 @@ impl Analysis {
         if self.options.rules.tvd == Tvd::FirstPacket {
             out.push("TVD is reckoned from the first packet of the first frame, not from the epoch".into());
         }
+        out.extend(
+            self.options.rules.limits.differences().into_iter().map(|text| format!("limits: {text}, as was said")),
+        );
         for (n, flow) in self.flows.iter().enumerate() {
             let Some(found) = flow.legs.first().and_then(|l| l.found.as_ref()) else { continue };
             if flow.described.is_none() {

@@ -1,9 +1,11 @@
 //! Packets between two addresses: collected until what they carry is known, then measured.
 
 use super::Options;
+use super::pairs::Samples;
 use crate::rx::survey::{Ends, Essence, FoundFlow, Tally};
 use crate::sdp::{self, SourceFilter};
 use crate::time::{MediaClock, Tai};
+use crate::timing::ancillary::{Head, Lines};
 use crate::timing::flow::{Picture, Subject, clock_of};
 use crate::timing::{self, Packet};
 use crate::wire::net::Vlans;
@@ -78,7 +80,10 @@ impl Payload {
                 packet.extended = be16(payload, 0);
                 packet.second = payload.get(4).is_some_and(|b| b & 0x80 != 0);
             }
-            Payload::Ancillary => packet.extended = be16(payload, 0),
+            Payload::Ancillary => {
+                packet.extended = be16(payload, 0);
+                packet.ancillary = packet.ancillary.or_else(|| Head::of(payload));
+            }
             // I, the two bits behind T, K and L: 3 is the second field.
             Payload::JpegXs => packet.second = payload.first().is_some_and(|b| b >> 3 & 3 == 3),
             Payload::Plain => {}
@@ -187,6 +192,7 @@ impl Track {
             marker: header.marker,
             second: false,
             leg: 0,
+            ancillary: None,
         };
         match &mut self.role {
             Role::Media { flow, leg, payload, payload_type } => {
@@ -197,12 +203,13 @@ impl Track {
                 payload.read(&mut packet, body);
                 packet.leg = *leg;
                 if let Some(flow) = flows.get_mut(*flow) {
-                    flow.timing.push(&packet);
+                    flow.push(&packet, header.payload_type);
                 }
                 self.tally.is_some() && self.packets >= COMPARED
             }
             Role::Unknown(kept) => {
                 self.runs += usize::from(kept.last().is_none_or(|k| k.packet.timestamp != packet.timestamp));
+                packet.ancillary = Head::of(body);
                 let mut payload = [0; 8];
                 payload.iter_mut().zip(body).for_each(|(to, from)| *to = *from);
                 kept.push(Kept { packet, payload_type: header.payload_type, payload });
@@ -238,7 +245,9 @@ impl Track {
         };
         let payload = self.found.as_ref().map_or(Payload::Plain, |f| Payload::of(&f.essence));
         let payload_type = first.payload_type;
-        let mut timing = timing::Flow::new(subject, clock, 1, options.source, options.rules);
+        let timing = timing::Flow::new(subject, clock, 1, options.source, options.rules);
+        let leg = LegSeen { ends: Some(self.ends), ..LegSeen::default() };
+        let mut flow = Analysed { described: None, timing, legs: vec![leg], samples: Some(Samples::default()) };
         for k in &kept {
             if k.payload_type != payload_type {
                 self.other_payload_type += 1;
@@ -246,11 +255,10 @@ impl Track {
             }
             let mut packet = k.packet;
             payload.read(&mut packet, &k.payload);
-            timing.push(&packet);
+            flow.push(&packet, payload_type);
         }
         self.role = Role::Media { flow: flows.len(), leg: 0, payload, payload_type };
-        let leg = LegSeen { ends: Some(self.ends), ..LegSeen::default() };
-        flows.push(Analysed { described: None, timing, legs: vec![leg] });
+        flows.push(flow);
         0
     }
 
@@ -324,6 +332,8 @@ pub struct Analysed {
     pub timing: timing::Flow,
     /// Its legs: as the SDP has them, or one.
     pub legs: Vec<LegSeen>,
+    /// What shows whether another flow has the same packets; of flows that nothing describes.
+    pub samples: Option<Samples>,
 }
 
 impl Analysed {
@@ -338,7 +348,14 @@ impl Analysed {
                 options.rules,
             ),
             legs: vec![LegSeen::default(); flow.legs.len().max(1)],
+            samples: None,
         }
+    }
+    fn push(&mut self, packet: &Packet, payload_type: u8) {
+        if let Some(samples) = &mut self.samples {
+            samples.add(packet, payload_type);
+        }
+        self.timing.push(packet);
     }
     pub(super) fn finish(&mut self) {
         self.timing.finish();
@@ -359,6 +376,7 @@ fn belongs(leg: &sdp::Leg, source: SocketAddr, destination: SocketAddr) -> bool 
 fn guess(found: &FoundFlow, kept: &[Kept]) -> Option<(Subject, MediaClock)> {
     let picture = |height, compressed| Picture {
         rate: None,
+        width: None,
         height,
         scan: None,
         sender_type: None,
@@ -372,7 +390,10 @@ fn guess(found: &FoundFlow, kept: &[Kept]) -> Option<(Subject, MediaClock)> {
     Some(match &found.essence {
         Essence::Video(v) => (Subject::Video(picture(v.height, false)), MediaClock::VIDEO),
         Essence::CompressedVideo => (Subject::Video(picture(1080, true)), MediaClock::VIDEO),
-        Essence::Ancillary => (Subject::Ancillary { rate: None }, MediaClock::VIDEO),
+        Essence::Ancillary => {
+            let lines = Lines::of(None, None);
+            (Subject::Ancillary { rate: None, lines, model: None }, MediaClock::VIDEO)
+        }
         Essence::Audio(a) | Essence::Aes3(a) => {
             (Subject::Audio { samples: Some(a.samples) }, clock(sampling_rate(kept)))
         }

@@ -1,10 +1,12 @@
 //! `gdmedia analyze`: the flows of a capture, what is lost of them, and their timing.
 
+use super::held::Held;
+use super::reports::Reports;
 use super::say::say;
 use super::{load, same, stop};
 use gdmedia::analyze::{Options, analyze};
 use gdmedia::error::{Error, Kind, Result};
-use gdmedia::report::{self, Form, text};
+use gdmedia::report::{Form, Report, text};
 use gdmedia::sdp::{self, Mode, Severity};
 use gdmedia::timing::buckets::{Method, Tvd};
 use gdmedia::timing::{Rules, Source};
@@ -45,6 +47,8 @@ pub struct Args {
     /// Where the first read of a frame is reckoned from: the epoch, or the first packet of the first frame
     #[arg(long, value_enum, default_value = "epoch")]
     tvd: TvdArg,
+    #[command(flatten)]
+    held: Held,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -74,7 +78,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
     let mut inputs = vec![args.capture.as_path()];
-    inputs.extend(args.sdp.iter().map(Path::new));
+    inputs.extend(args.sdp.iter().map(Path::new).chain(args.held.file()));
     same::refuse(&inputs, &outputs)?;
     let mut options = Options {
         flows: Vec::new(),
@@ -92,13 +96,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 TvdArg::Epoch => Tvd::Epoch,
                 TvdArg::First => Tvd::FirstPacket,
             },
-            ..Rules::default()
+            limits: args.held.limits()?,
         },
         tai_offset: args.tai_offset,
     };
     for from in &args.sdp {
         options.flows.extend(flows(from)?);
     }
+    let reports = Reports::open(&args.report)?;
     let mut capture = Capture::open_ahead(&args.capture)?;
     let stop = stop::install()?;
     let mut bar = Bar::new(&args.capture, capture.gzip());
@@ -108,24 +113,27 @@ pub fn run(args: Args) -> Result<ExitCode> {
     });
     bar.clear();
     let report = analysis?.report();
-    for path in &args.report {
-        report::write(&report, path)?;
-    }
+    // First, so that it is there whatever becomes of the files.
+    let printed = print(&report, &args);
+    let written = reports.write(&report, |path| say!("report: {}", path.display()));
+    printed.and(written)?;
+    Ok(ExitCode::from(report.verdict.exit_code()))
+}
+
+fn print(report: &Report, args: &Args) -> Result<()> {
     let out = std::io::stdout();
     let style = text::Style { colour: out.is_terminal() && std::env::var_os("NO_COLOR").is_none(), all: args.all };
-    let text = if args.json { report.json()? } else { text::render(&report, style) };
+    let text = if args.json { report.json()? } else { text::render(report, style) };
     let mut out = out.lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever reads has seen enough, as with `| head`.
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            return Err(Error::new(Kind::Output, "cannot write to standard output").because(e));
+            Err(Error::new(Kind::Output, "cannot write to standard output")
+                .because(e)
+                .cure("is there room where it goes to?"))
         }
-        _ => {}
+        _ => Ok(()),
     }
-    for path in &args.report {
-        say!("report: {}", path.display());
-    }
-    Ok(ExitCode::from(report.verdict.exit_code()))
 }
 
 /// The flows of an SDP, those that no receiver here takes too.

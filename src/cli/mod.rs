@@ -2,15 +2,18 @@
 
 mod analyze;
 mod doctor;
+mod held;
 mod load;
 mod play;
 mod record;
+mod reports;
 mod same;
 mod say;
 mod sdp;
 mod send;
 mod soak;
 mod stop;
+mod usage;
 mod xdp_helper;
 
 use clap::{Parser, Subcommand};
@@ -53,10 +56,12 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             let help = matches!(e.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
-            if !help && std::env::args_os().any(|arg| arg == "--json") {
-                play::usage_error(&e.render().to_string());
-            } else {
+            if help || e.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
                 let _ = e.print();
+            } else if std::env::args_os().any(|arg| arg == "--json") {
+                play::usage_error(&usage::explained(&e));
+            } else {
+                say::say!("{}", usage::explained(&e).trim_end());
             }
             return ExitCode::from(if help { 0 } else { gdmedia::Kind::Usage.exit_code() });
         }
@@ -83,6 +88,7 @@ pub fn main() -> ExitCode {
 
 /// A time with its unit: `500us`, `20ms`, `1.5s`, `10min`, `2h`; a bare number is in seconds.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = |why: &str| usage::wanted(why, "write a time like 500us, 30s or 2h");
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -93,11 +99,10 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "d" => 86400.0,
-        _ => return Err(format!("unknown unit {unit:?}: us, ms, s, min, h or d")),
+        _ => return Err(wrong(&format!("unknown unit {unit:?}: us, ms, s, min, h or d"))),
     };
-    let number: f64 =
-        number.parse().map_err(|_| "a number with its unit is wanted, such as 500us, 30s or 2h".to_owned())?;
-    std::time::Duration::try_from_secs_f64(number * scale).map_err(|e| e.to_string())
+    let number: f64 = number.parse().map_err(|_| wrong("a number with its unit is wanted"))?;
+    std::time::Duration::try_from_secs_f64(number * scale).map_err(|e| wrong(&e.to_string()))
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub use self::report::Start;
 use self::report::Status;
 use self::sinks::Sinks;
 use self::time::Time;
+use super::held::Held;
+use super::usage::wanted;
 use super::{same, stop};
 use clap::ValueEnum;
 use gdmedia::error::{Error, Kind, Result};
@@ -34,6 +36,7 @@ use gdmedia::plan::FEW_OPEN;
 use gdmedia::record::{self, Limit, Way};
 use gdmedia::rx::socket;
 use gdmedia::sink::export::Target;
+use gdmedia::timing::Rules;
 use gdmedia::worker::{Ended, Report, Worker};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -140,7 +143,7 @@ pub struct Args {
     compare_legs: bool,
     /// How far the legs of a flow may lie apart (ST 2022-7): class A (10 ms), B (50 ms), C (450 ms, or 150 ms from 270 Mbit/s
     /// on), D (150 us), or a time such as 25ms; A when not given
-    #[arg(long, value_name = "A|B|C|D|TIME")]
+    #[arg(long, value_name = "A|B|C|D|TIME", value_parser = class)]
     redundancy: Option<Class>,
     /// Sleep between two drains of the socket; 0 spins (isolated core only)
     #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "1ms")]
@@ -157,12 +160,20 @@ pub struct Args {
     /// The same, once it is known.
     #[arg(skip)]
     utc_offset: i32,
+    /// How the verb is called, for those who called it wrong.
+    #[arg(skip = "gdmedia")]
+    called: &'static str,
     /// Who stamps arrivals at sockets: the card, told to if need be (rights); the kernel; or the card where it does so already
     #[arg(long, value_enum, default_value = "auto")]
     stamps: Stamps,
     /// Measure the sender's timing (ST 2110-21), as far as the stamps of the arrivals can carry it
     #[arg(long)]
     timing: bool,
+    #[command(flatten)]
+    held: Held,
+    /// What timing is held against, once it is known.
+    #[arg(skip)]
+    rules: Rules,
     /// Conversion kernel of the CPU; by default the best that it has
     #[arg(long, value_enum)]
     kernel: Option<Level>,
@@ -171,7 +182,7 @@ pub struct Args {
     #[arg(long, value_name = "KIND=PATH")]
     export: Option<Target>,
     /// GPU that frames are unpacked on: auto (the nearest, else the CPU), off, require, or its number
-    #[arg(long, value_name = "auto|off|require|N", default_value = "auto")]
+    #[arg(long, value_name = "auto|off|require|N", value_parser = gpu_choice, default_value = "auto")]
     gpu: Choice,
     /// GPU memory that this run may use at most, in MiB (GStreamer's elements take their own)
     #[arg(long, value_name = "MIB", value_parser = mebibytes)]
@@ -325,6 +336,21 @@ impl Args {
     pub fn fault(&self) -> Result<Option<FaultPlan>> {
         self.fault.as_deref().map(FaultPlan::named).transpose()
     }
+    /// Another verb than play takes these options.
+    pub const fn called(&mut self, called: &'static str) {
+        self.called = called;
+    }
+    /// Files that are read.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let plan = self.fault.as_deref().and_then(gdmedia::rx::FaultPlan::file_of);
+        [self.sdp().map(Path::new), self.pcap.as_deref(), plan, self.held.file()].into_iter().flatten().collect()
+    }
+    /// Files that are written.
+    pub fn outputs(&self) -> Vec<&Path> {
+        let export = self.export.as_ref().map(|target| target.path.as_path());
+        let all = [self.out.as_deref(), self.tap.as_deref(), self.snapshot.as_deref(), export];
+        all.into_iter().flatten().collect()
+    }
     /// No window where none is asked for.
     pub fn count_only_by_default(&mut self) {
         self.headless |= self.sink.is_none();
@@ -378,10 +404,18 @@ const LENT: usize = 3;
 /// More than none: who wants none has `--gpu off`.
 fn mebibytes(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("no frame fits; --gpu off uses no GPU".into()),
+        Ok(0) => Err(wanted("no frame fits", "give a whole number of MiB, such as 512, or --gpu off for no GPU")),
         Ok(mib) => Ok(mib),
-        Err(_) => Err("a whole number of MiB is wanted, such as 512".into()),
+        Err(_) => Err(wanted("no whole number of MiB", "give one, such as 512")),
     }
+}
+
+fn class(text: &str) -> std::result::Result<Class, String> {
+    text.parse().map_err(|why: String| wanted(why, "A, B, C or D, or a time from 1us to 10s, such as 25ms"))
+}
+
+fn gpu_choice(text: &str) -> std::result::Result<Choice, String> {
+    text.parse().map_err(|why: String| wanted(why, "auto, off, require, or a number as nvidia-smi has it"))
 }
 
 /// What the command line's parser says, where everything is JSON.
@@ -400,9 +434,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// The same, followed.
 pub fn run_with(mut args: Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let result = receive(&mut args, follow);
+    told(result, args.json)
+}
+
+/// Where everything on standard error is JSON, so is an error.
+pub fn told(result: Result<ExitCode>, json: bool) -> Result<ExitCode> {
     match result {
-        // Everything on standard error is JSON then.
-        Err(error) if args.json => {
+        Err(error) if json => {
             report::error(&error);
             Ok(ExitCode::from(error.kind().exit_code()))
         }
@@ -466,12 +504,14 @@ impl Follow for Alone {
 /// Receives until something ends it.
 fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let stop = stop::install()?;
-    let plan = args.fault.as_deref().and_then(gdmedia::rx::FaultPlan::file_of);
-    let inputs: Vec<&Path> = [args.sdp().map(Path::new), args.pcap.as_deref(), plan].into_iter().flatten().collect();
-    let export = args.export.as_ref().map(|target| target.path.as_path());
-    let outputs = [args.out.as_deref(), args.tap.as_deref(), args.snapshot.as_deref(), export];
-    same::refuse(&inputs, &outputs.into_iter().flatten().collect::<Vec<_>>())?;
-    let description = choose::description(args.sdp(), args.pcap.as_deref())?;
+    same::refuse(&args.inputs(), &args.outputs())?;
+    if !args.timing && !args.held.is_empty() {
+        return Err(
+            Error::new(Kind::Usage, "limits of timing were given, and timing is not measured").cure("add --timing")
+        );
+    }
+    args.rules.limits = args.held.limits()?;
+    let description = choose::description(args.sdp(), args.pcap.as_deref(), args.called)?;
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
     let mut time = Time::open(args, flow)?;
@@ -503,7 +543,7 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let start = Start::new(&description, &run, &engine, &sinks, &time);
     start.print(args.json);
     latency.set_gpu(engine.is_on_gpu());
-    let metering = args.timing.then(|| engine.meter(flow));
+    let metering = args.timing.then(|| engine.meter(flow, args.rules));
     let pause = args.pause(&engine.caps().0);
     let stepper = engine.into_stepper(&run, &sinks);
     let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;

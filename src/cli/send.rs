@@ -4,6 +4,7 @@ mod again;
 mod choose;
 mod report;
 
+use super::usage::wanted;
 use super::{duration, stop};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::fault::FaultPlan;
@@ -212,17 +213,18 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn named(text: &str) -> std::result::Result<Named, String> {
-    name::parse(text).ok_or_else(|| "write it like 1080p59.94, 1080i50, 1080psf25, 640x480p30".into())
+    let cure = "write it like 1080p59.94, 1080i50, 1080psf25, 640x480p30";
+    name::parse(text).ok_or_else(|| wanted("no raster, scan and rate", cure))
 }
 
 fn rate(text: &str) -> std::result::Result<Ratio, String> {
-    name::rate(text).ok_or_else(|| "write it like 50, 59.94 or 60000/1001".into())
+    name::rate(text).ok_or_else(|| wanted("no rate of frames", "write it like 50, 59.94 or 60000/1001"))
 }
 
 fn word<T: Words>(text: &str) -> std::result::Result<T, String> {
     text.parse().map_err(|_| {
         let all: Vec<String> = T::all().iter().map(ToString::to_string).collect();
-        format!("one of {}", all.join(", "))
+        wanted("no word of the standard", format!("one of {}", all.join(", ")))
     })
 }
 
@@ -240,20 +242,21 @@ fn samples(text: &str) -> std::result::Result<Samples, String> {
     match text {
         "planar" => Ok(Samples::Planar),
         "wire" => Ok(Samples::Wire),
-        _ => Err("planar or wire".into()),
+        _ => Err(wanted("samples do not lie so", "planar or wire")),
     }
 }
 
 fn speed(text: &str) -> std::result::Result<f64, String> {
-    let speed: f64 = text.parse().map_err(|_| "a number is wanted, such as 1 or 0.5".to_owned())?;
-    if (0.001..=1000.0).contains(&speed) { Ok(speed) } else { Err("from 0.001 to 1000".into()) }
+    let wrong = |why| wanted(why, "give a number from 0.001 to 1000, such as 1 or 0.5");
+    let speed: f64 = text.parse().map_err(|_| wrong("no number"))?;
+    if (0.001..=1000.0).contains(&speed) { Ok(speed) } else { Err(wrong("out of bounds")) }
 }
 
 fn packing(text: &str) -> std::result::Result<Packing, String> {
     match text.to_ascii_lowercase().as_str() {
         "gpm" | "2110gpm" => Ok(Packing::Gpm),
         "bpm" | "2110bpm" => Ok(Packing::Bpm),
-        _ => Err("gpm or bpm".into()),
+        _ => Err(wanted("no packing mode", "gpm or bpm")),
     }
 }
 
@@ -262,6 +265,6 @@ fn pacing(text: &str) -> std::result::Result<Pacing, String> {
         "gapped" => Ok(Pacing::Gapped),
         "linear" => Ok(Pacing::Linear),
         "burst" => Ok(Pacing::Burst),
-        _ => Err("gapped, linear or burst".into()),
+        _ => Err(wanted("no pacing", "gapped, linear or burst")),
     }
 }

@@ -4,11 +4,13 @@ mod source;
 
 use self::source::Source;
 use super::play::{self, Follow, Now, Run, Start};
+use super::reports::Reports;
+use super::usage::wanted;
 use super::{duration, same, say};
-use gdmedia::error::{Error, Kind, Result};
+use gdmedia::error::{Error, Result};
 use gdmedia::fault::FaultPlan;
 use gdmedia::pipeline::meter::{LegTiming, Range};
-use gdmedia::report::{self, Form, Report, Severity};
+use gdmedia::report::{Form, Report, Severity};
 use gdmedia::soak::{
     Baseline, Judges, Record, Sample, Threshold, checkpoint, log::Logs, metric, process, record, summary,
 };
@@ -66,7 +68,9 @@ struct Own {
 }
 
 fn threshold(text: &str) -> std::result::Result<Threshold, String> {
-    text.parse().map_err(|wrong: gdmedia::soak::Wrong| wrong.to_string())
+    text.parse().map_err(|wrong: gdmedia::soak::Wrong| {
+        wanted(wrong, "write it like lost>0 or latency.complete.p99.9>2ms; gdmedia soak --metrics lists the names")
+    })
 }
 
 impl Own {
@@ -77,23 +81,16 @@ impl Own {
 }
 
 fn baseline(path: &Path) -> Result<(String, Baseline)> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Error::new(Kind::Data, format!("cannot read the baseline {name}")).because(e).cure("check the name")
-    })?;
-    let report = Report::from_json(&text)?;
-    if report.kind != "soak" {
-        return Err(Error::new(
-            Kind::Data,
-            format!("{name} is a report of gdmedia {}, not of a soak test", report.kind),
-        )
-        .cure("give a file that gdmedia soak --report NAME.json wrote"));
-    }
-    Ok((name, Baseline { metrics: report.metrics }))
+    Ok((path.display().to_string(), Baseline { metrics: Report::read(path, "soak")?.metrics }))
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let json = args.play.json();
+    play::told(soak(args), json)
+}
+
+fn soak(args: Args) -> Result<ExitCode> {
     let Args { mut play, own } = args;
     if own.metrics {
         return list();
@@ -102,19 +99,23 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Form::of(path)?;
     }
     let judges = own.judges()?;
+    let outputs: Vec<&Path> = own.report.iter().map(PathBuf::as_path).collect();
     if let Some(path) = &own.from_checkpoint {
-        same::refuse(
-            &[path, own.baseline.as_deref().unwrap_or(path)],
-            &own.report.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
-        )?;
-        return finish(&checkpoint::read(path)?, &judges, &own.report, play.json());
+        let inputs: Vec<&Path> = own.baseline.as_deref().into_iter().chain([path.as_path()]).collect();
+        same::refuse(&inputs, &outputs)?;
+        let record = checkpoint::read(path)?;
+        return finish(&record, &judges, Reports::open(&own.report)?, play.json());
     }
     let capture = own.source.as_deref().filter(|s| *s != source::PATTERN).map(Path::new);
-    let inputs: Vec<&Path> = [own.baseline.as_deref(), capture].into_iter().flatten().collect();
-    let outputs = own.report.iter().chain(&own.checkpoint).map(PathBuf::as_path).collect::<Vec<_>>();
-    same::refuse(&inputs, &outputs)?;
+    let checkpoint = own.checkpoint.as_deref();
+    let beside = checkpoint.map(checkpoint::beside);
+    let inputs = [own.baseline.as_deref(), capture].into_iter().flatten().chain(play.inputs()).collect::<Vec<_>>();
+    let outputs = outputs.into_iter().chain(checkpoint).chain(beside.as_deref()).chain(play.outputs());
+    same::refuse(&inputs, &outputs.collect::<Vec<_>>())?;
+    play.called("gdmedia soak");
     play.count_only_by_default();
-    let mut soak = Soak::new(own, judges, play.fault()?, play.json());
+    let reports = Reports::open(&own.report)?;
+    let mut soak = Soak::new(own, judges, reports, play.fault()?, play.json());
     play::run_with(play, &mut soak)
 }
 
@@ -133,6 +134,7 @@ fn list() -> Result<ExitCode> {
 struct Soak {
     own: Own,
     judges: Judges,
+    reports: Reports,
     fault: Option<FaultPlan>,
     json: bool,
     record: Record,
@@ -148,11 +150,12 @@ struct Soak {
 }
 
 impl Soak {
-    fn new(own: Own, judges: Judges, fault: Option<FaultPlan>, json: bool) -> Self {
+    fn new(own: Own, judges: Judges, reports: Reports, fault: Option<FaultPlan>, json: bool) -> Self {
         let now = Instant::now();
         Soak {
             own,
             judges,
+            reports,
             fault,
             json,
             record: Record::default(),
@@ -277,17 +280,14 @@ impl Follow for Soak {
         }
         self.record.ended = Some(why.to_owned());
         self.checkpoint();
-        let done = finish(&self.record, &self.judges, &self.own.report, self.json);
+        let done = finish(&self.record, &self.judges, std::mem::take(&mut self.reports), self.json);
         self.failure.take().map_or(done, Err)
     }
 }
 
-/// Writes the reports, and says what came out.
-fn finish(record: &Record, judges: &Judges, files: &[PathBuf], json: bool) -> Result<ExitCode> {
+/// Says what came out, and writes the reports: in this order, so that it is said whatever becomes of the files.
+fn finish(record: &Record, judges: &Judges, reports: Reports, json: bool) -> Result<ExitCode> {
     let report = summary(record, judges);
-    for path in files {
-        report::write(&report, path)?;
-    }
     if json {
         let checks: Vec<_> = report.checks.iter().filter(|c| c.severity > Severity::Pass).collect();
         say::say!(
@@ -301,10 +301,12 @@ fn finish(record: &Record, judges: &Judges, files: &[PathBuf], json: bool) -> Re
         for check in report.checks.iter().filter(|c| c.severity > Severity::Pass) {
             say::say!("{:>8}  {}: {}: {}", check.severity.text(), check.group, check.name, check.message);
         }
-        for path in files {
+    }
+    reports.write(&report, |path| {
+        if !json {
             say::say!("{:>8}  {}", "report", path.display());
         }
-    }
+    })?;
     Ok(ExitCode::from(report.verdict.exit_code()))
 }
 

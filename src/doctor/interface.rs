@@ -2,7 +2,6 @@
 
 use super::flows::{Stream, Way};
 use super::machine::Machine;
-use super::netlink::Route;
 use super::pci;
 use super::report::{Finding, State};
 use super::root::Root;
@@ -10,6 +9,7 @@ use super::system::{System, Xdp};
 use crate::rx::socket::{self, igmp_version};
 use crate::sdp::SourceFilter;
 use crate::unix::ethtool::Ethtool;
+use crate::unix::netlink::Route;
 use std::net::IpAddr;
 
 /// What was read of an interface.

@@ -14,7 +14,6 @@ mod gpu;
 mod interface;
 mod library;
 mod machine;
-mod netlink;
 mod pci;
 pub mod report;
 mod root;
@@ -24,8 +23,8 @@ mod tests;
 mod ways;
 
 pub use crate::unix::ethtool::{Ethtool, Stamps};
+pub use crate::unix::netlink::{Features, Route};
 pub use flows::{Stream, Way};
-pub use netlink::{Features, Route};
 pub use report::{Finding, Report, SCHEMA, Section, State, Verdict};
 pub use root::Root;
 pub use system::{Cuda, Here, System, Uses, Xdp};

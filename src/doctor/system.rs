@@ -2,11 +2,11 @@
 //! that they do not have.
 
 use super::library;
-use super::netlink::{self, Features, Route};
 use crate::gpu::{self, Choice};
 use crate::rx::socket::{self, Interface};
 use crate::rx::xdp;
 use crate::unix::ethtool::{self, Ethtool};
+use crate::unix::netlink::{self, Features, Route};
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -153,7 +153,7 @@ impl Lab {
                 gro: Some(true),
                 stamps: Some(Stamps { hardware: true, clock: Some(2) }),
             },
-            xdp: Xdp { features: Some(Features { native: true, zero_copy: true }), foreign: None },
+            xdp: Xdp { features: Some(Features { native: true, zero_copy: true, stamps: Some(false) }), foreign: None },
             libraries: vec!["libibverbs.so.1", "libnvidia-encode.so.1"],
             tai: Some(37),
             busy: 1.0,
@@ -259,7 +259,10 @@ fn a_good_machine_is_good() {
         ("bar1", "256 GiB, 255 GiB free"),
         ("verbs", "mlx5_7 (ens1), library there; gdmedia cannot use it yet"),
         ("dpdk", "ens1 can be shared with the kernel, 1024 huge pages; gdmedia cannot use it yet"),
-        ("af-xdp", "ens1: native, without a copy; this user lacks cap_net_raw, cap_net_admin, cap_bpf"),
+        (
+            "af-xdp",
+            "ens1: native, without a copy, no time stamps of the card offered; this user lacks cap_net_raw, cap_net_admin, cap_bpf",
+        ),
         ("rivermax", "ConnectX-6 Dx; library not installed; no licence at /opt/mellanox/rivermax/rivermax.lic"),
     ] {
         assert!(find(&report, id).text.contains(words), "{id}: {:?} has no {words:?}", find(&report, id).text);

@@ -7,6 +7,7 @@ use super::report::{Finding, State};
 use super::root::Root;
 use super::system::System;
 use crate::rx::xdp::Attached;
+use crate::unix::netlink::Features;
 
 /// Ways other than sockets, for the recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +98,7 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
             Some(f) if f.native => "native, one copy",
             Some(_) => "generic, one copy: the driver has no XDP",
         };
-        format!("{}: {how}", i.base.name)
+        format!("{}: {how}{}", i.base.name, stamps(i.xdp.features))
     };
     let modes = interfaces.iter().map(mode).collect::<Vec<_>>().join("; ");
     let modes = if modes.is_empty() { "the kernel has it".to_owned() } else { modes };
@@ -110,6 +111,15 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
     Finding::new(ID, State::Missing, format!("{modes}; this user lacks {}", missing.join(", ")))
         .gives(GIVES)
         .fix(format!("setcap {}+ep $(command -v gdmedia)", missing.join(",")))
+}
+
+/// What the driver says of time stamps; a generic program has none to ask.
+fn stamps(features: Option<Features>) -> &'static str {
+    match features.filter(|f| f.native).and_then(|f| f.stamps) {
+        Some(true) => ", time stamps of the card offered and not taken",
+        Some(false) => ", no time stamps of the card offered",
+        None => "",
+    }
 }
 
 fn verbs(root: &Root, system: &dyn System, interfaces: &[Interface]) -> Finding {

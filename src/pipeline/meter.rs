@@ -7,6 +7,7 @@ use crate::sdp::{Essence, Flow};
 use crate::time::Tai;
 use crate::timing::flow::Meter as Measures;
 use crate::timing::measure::Stat;
+use crate::timing::windows;
 use crate::timing::{self, Class, Rules, Source, Trust};
 use crate::wire::{rtp, srd};
 use serde::Serialize;
@@ -41,6 +42,8 @@ pub struct LegTiming {
     pub increment: Option<Range>,
     /// Packets of a frame or field.
     pub packets: Option<Range>,
+    /// What lies outside of its window: latency, RTP offset, and what limits were given for.
+    pub outside: Vec<String>,
     /// Why some are not shown.
     pub not_measurable: Option<String>,
 }
@@ -87,10 +90,10 @@ pub(super) struct Meter {
 const EVERY_NS: i64 = 1_000_000_000;
 
 impl Meter {
-    pub fn new(flow: &Flow, source: Source) -> (Self, Metering) {
+    pub fn new(flow: &Flow, source: Source, rules: Rules) -> (Self, Metering) {
         let metering = Metering::default();
         let meter = Meter {
-            flow: timing::Flow::of(flow, source, Rules::default()),
+            flow: timing::Flow::of(flow, source, rules),
             payload_type: flow.payload_type,
             video: matches!(flow.essence, Essence::Video(_)),
             published: Tai(0),
@@ -133,6 +136,7 @@ impl Meter {
             marker: header.marker,
             second: srds.is_some_and(|s| s.first.field),
             leg: slot.leg,
+            ancillary: None,
         })
     }
 }
@@ -159,6 +163,11 @@ fn figures(flow: &timing::Flow, leg: usize) -> Option<LegTiming> {
         rtp_offset: all(&frames.rtp_offset),
         increment: all(&frames.increment),
         packets: all(&frames.packets),
+        outside: windows::of_frames(frames, Some(&trust))
+            .into_iter()
+            .filter(|found| !found.good)
+            .map(|found| format!("{}: {}", found.name, found.text))
+            .collect(),
         not_measurable: if let Trust::No { .. } = &trust { Some(trust.to_string()) } else { None },
     })
 }

@@ -45,7 +45,8 @@ impl State {
         self.port == PortState::Slave
     }
 
-    fn take(&mut self, response: &Response) {
+    /// Takes over what an answer says.
+    pub fn take(&mut self, response: &Response) {
         self.domain = response.domain;
         match response.data {
             DataSet::Default { identity, .. } => self.clock = identity,

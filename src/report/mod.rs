@@ -6,14 +6,21 @@
 //! | JSON | programs; its shape is that of [`Report`], its version [`SCHEMA`] | [`Report::json`] |
 //! | JUnit XML | test systems: a test case for every check | [`junit`] |
 //! | HTML | people: one file with its plots, which asks nothing of any server | [`html`] |
+//!
+//! JSON has no numbers that are infinite or none. Where one came out so, it is left out with what it belongs to.
 
 pub mod html;
 pub mod junit;
+mod place;
 mod plot;
+mod read;
 pub mod text;
 
+pub use place::Place;
+pub(crate) use place::replace;
+
 use crate::error::{Error, Kind, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -71,10 +78,12 @@ pub struct Report {
     /// What was judged.
     pub checks: Vec<Check>,
     /// Numbers by name, for comparisons: `flow0.leg0.vrx_gapped.max`.
+    #[serde(serialize_with = "finite_metrics")]
     pub metrics: BTreeMap<String, f64>,
     /// Figures, tables and plots.
     pub sections: Vec<Section>,
     /// What happened, in the order of time.
+    #[serde(serialize_with = "finite")]
     pub events: Vec<Event>,
     /// Events that were left out because there were too many.
     pub events_left_out: u64,
@@ -157,6 +166,7 @@ pub enum Plot {
         /// One line for each name.
         lines: Vec<Line>,
         /// Values to hold them against.
+        #[serde(serialize_with = "finite")]
         limits: Vec<Limit>,
     },
     /// How often each value came.
@@ -166,8 +176,10 @@ pub enum Plot {
         /// Of the values.
         unit: String,
         /// In the order of their values.
+        #[serde(serialize_with = "finite")]
         bins: Vec<Bin>,
         /// Values to hold them against.
+        #[serde(serialize_with = "finite")]
         limits: Vec<Limit>,
     },
     /// Amounts over time, a row for each name: where losses lie.
@@ -177,6 +189,7 @@ pub enum Plot {
         /// Of the amounts.
         unit: String,
         /// Seconds that the picture spans.
+        #[serde(serialize_with = "finite_or_zero")]
         seconds: f64,
         /// The rows.
         rows: Vec<MapRow>,
@@ -189,6 +202,7 @@ pub struct Line {
     /// Its name.
     pub name: String,
     /// In the order of time.
+    #[serde(serialize_with = "finite")]
     pub points: Vec<Point>,
 }
 
@@ -231,6 +245,7 @@ pub struct MapRow {
     /// Its name.
     pub name: String,
     /// What there is, in the order of time; times without anything are left out.
+    #[serde(serialize_with = "finite")]
     pub cells: Vec<MapCell>,
 }
 
@@ -294,7 +309,7 @@ impl Report {
     /// A report as JSON.
     ///
     /// # Errors
-    /// A number that JSON does not have.
+    /// None that is known: numbers that JSON does not have are left out.
     pub fn json(&self) -> Result<String> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
@@ -366,21 +381,45 @@ pub fn render(report: &Report, form: Form) -> Result<String> {
 }
 
 /// Writes a report to a file in the form of its name: under another name first, then in its place, so that there is never
-/// half of one.
+/// half of one. Where the work before it takes long, [`Place`] says at its beginning whether this will do.
 ///
 /// # Errors
-/// Those of [`Form::of`] and [`render`]; the file cannot be written.
+/// Those of [`Place::open`] and [`Place::write`].
 pub fn write(report: &Report, path: &Path) -> Result<()> {
-    let text = render(report, Form::of(path)?)?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = Path::new(&beside);
-    std::fs::write(beside, text).and_then(|()| std::fs::rename(beside, path)).map_err(|e| {
-        let _ = std::fs::remove_file(beside);
-        Error::new(Kind::Output, format!("cannot write the report {}", path.display()))
-            .because(e)
-            .cure("check the folder, its permissions and the space on the disk")
-    })
+    Place::open(path)?.write(report)
+}
+
+/// Its numbers are such as JSON has.
+trait Finite {
+    fn is_finite(&self) -> bool;
+}
+
+macro_rules! finite {
+    ($($t:ident: $($field:ident),+;)+) => { $(impl Finite for $t {
+        fn is_finite(&self) -> bool {
+            [$(self.$field),+].iter().all(|n: &f64| n.is_finite())
+        }
+    })+ };
+}
+
+finite! {
+    Point: t, min, mean, max;
+    Limit: value;
+    Bin: from, to;
+    MapCell: from, to, amount;
+    Event: at;
+}
+
+fn finite<T: Finite + Serialize, S: Serializer>(all: &[T], s: S) -> std::result::Result<S::Ok, S::Error> {
+    s.collect_seq(all.iter().filter(|one| one.is_finite()))
+}
+
+fn finite_metrics<S: Serializer>(all: &BTreeMap<String, f64>, s: S) -> std::result::Result<S::Ok, S::Error> {
+    s.collect_map(all.iter().filter(|(_, n)| n.is_finite()))
+}
+
+fn finite_or_zero<S: Serializer>(n: &f64, s: S) -> std::result::Result<S::Ok, S::Error> {
+    s.serialize_f64(if n.is_finite() { *n } else { 0.0 })
 }
 
 /// Text for markup: the characters that XML and HTML give a meaning, and those that XML 1.0 does not have.

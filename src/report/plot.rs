@@ -1,6 +1,6 @@
 //! Plots as SVG: colours and fonts come from the page, so that they follow light and dark.
 
-use super::{Bin, Limit, Line, MapRow, Plot, Point, escaped, number};
+use super::{Bin, Finite, Limit, Line, MapRow, Plot, Point, escaped, number};
 use std::fmt::Write;
 
 /// The picture: its size, and the frame of the values in it.
@@ -132,7 +132,9 @@ fn split_limits(limits: &[Limit], from: f64, to: f64) -> (Vec<&Limit>, Vec<&Limi
 }
 
 fn series(out: &mut String, title: &str, unit: &str, lines: &[Line], limits: &[Limit]) -> std::fmt::Result {
-    let finite = |p: &&Point| [p.t, p.min, p.mean, p.max].iter().all(|v| v.is_finite());
+    let finite = |p: &&Point| p.is_finite();
+    let limits: Vec<Limit> = limits.iter().filter(|l| l.is_finite()).cloned().collect();
+    let limits = limits.as_slice();
     let drawn = |l: &Line| Line { name: l.name.clone(), points: l.points.iter().filter(finite).copied().collect() };
     let lines: Vec<Line> = lines.iter().map(drawn).collect();
     let points = || lines.iter().flat_map(|l| &l.points);
@@ -216,6 +218,9 @@ fn hover(unit: &str, lines: &[Line], end: f64) -> String {
 }
 
 fn histogram(out: &mut String, title: &str, bins: &[Bin], limits: &[Limit]) -> std::fmt::Result {
+    let bins: Vec<Bin> = bins.iter().filter(|b| b.is_finite() && b.to > b.from).copied().collect();
+    let limits: Vec<Limit> = limits.iter().filter(|l| l.is_finite()).cloned().collect();
+    let (bins, limits) = (bins.as_slice(), limits.as_slice());
     let (Some(first), Some(last)) = (bins.first(), bins.last()) else {
         return write!(out, "<p class=\"none\">nothing measured</p>");
     };
@@ -272,7 +277,8 @@ fn map(out: &mut String, title: &str, unit: &str, seconds: f64, rows: &[MapRow])
     const ROW: f64 = 26.0;
     let height = TOP + ROW * rows.len() as f64 + BOTTOM;
     let x = Axis { begin: 70.0, ..x_axis(0.0, if seconds > 0.0 { seconds } else { 1.0 }, false) };
-    let most = rows.iter().flat_map(|r| &r.cells).map(|c| c.amount).fold(0.0, f64::max);
+    let cells = |row: &MapRow| row.cells.iter().filter(|c| c.is_finite()).copied().collect::<Vec<_>>();
+    let most = rows.iter().flat_map(cells).map(|c| c.amount).fold(0.0, f64::max);
     open(out, title, height, "")?;
     for (n, row) in rows.iter().enumerate() {
         let top = TOP + n as f64 * ROW;
@@ -283,7 +289,7 @@ fn map(out: &mut String, title: &str, unit: &str, seconds: f64, rows: &[MapRow])
             x.begin,
             x.end - x.begin
         )?;
-        for cell in &row.cells {
+        for cell in cells(row) {
             let (left, right) = (x.at(cell.from), x.at(cell.to));
             // The least amount is to be seen too.
             let strength = 0.35 + 0.65 * (cell.amount / most.max(1e-9)).sqrt();
@@ -305,7 +311,7 @@ fn map(out: &mut String, title: &str, unit: &str, seconds: f64, rows: &[MapRow])
         write!(out, "<text x=\"{at:.1}\" y=\"{:.1}\" class=\"{class}\">{}{unit}</text>", height - 9.0, short(*v))?;
     }
     out.push_str("</svg>");
-    let total = |r: &MapRow| r.cells.iter().map(|c| c.amount).sum::<f64>();
+    let total = |r: &MapRow| cells(r).iter().map(|c| c.amount).sum::<f64>();
     out.push_str("<p class=\"legend\">");
     for row in rows {
         write!(out, "<span>{}: {} {}</span>", escaped(&row.name), number(total(row)), escaped(unit))?;

@@ -69,6 +69,43 @@ fn json_comes_back() {
     assert_eq!(Report::from_json("{}").unwrap_err().kind(), Kind::Data);
 }
 
+/// JSON has neither infinity nor NaN, and serde writes null for them, which nobody reads again.
+#[test]
+fn numbers_that_json_does_not_have_are_left_out() {
+    let mut report = sample();
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    report.metrics.insert("odd".into(), nan);
+    report.events.push(Event { at: inf, severity: Severity::Pass, group: "x".into(), text: "y".into() });
+    report.sections[0].plots = vec![
+        Plot::Series {
+            title: "s".into(),
+            unit: "us".into(),
+            lines: vec![Line { name: "l".into(), points: vec![Point { t: 1.0, min: 0.0, mean: nan, max: 0.0 }] }],
+            limits: vec![Limit { name: "far".into(), value: -inf }],
+        },
+        Plot::Histogram {
+            title: "h".into(),
+            unit: "us".into(),
+            bins: vec![Bin { from: 0.0, to: inf, count: 1 }, Bin { from: 0.0, to: 1.0, count: 2 }],
+            limits: Vec::new(),
+        },
+        Plot::Map {
+            title: "m".into(),
+            unit: "packets".into(),
+            seconds: nan,
+            rows: vec![MapRow { name: "r".into(), cells: vec![MapCell { from: 0.0, to: 1.0, amount: nan }] }],
+        },
+    ];
+    let text = report.json().unwrap();
+    assert!(!text.contains("null"), "{text}");
+    let read = Report::from_json(&text).unwrap();
+    assert_eq!((read.metrics.len(), read.events.len()), (1, 1));
+    for form in [Form::Junit, Form::Html, Form::Text] {
+        let text = render(&report, form).unwrap();
+        assert!(!text.contains("NaN") && !text.contains("inf,"), "{form:?}: {text}");
+    }
+}
+
 #[test]
 fn junit_by_hand() {
     let xml = junit::render(&sample());

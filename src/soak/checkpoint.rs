@@ -2,12 +2,13 @@
 
 use super::record::{Record, VERSION};
 use crate::error::{Error, Kind, Result};
+use crate::report::replace;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The name under which the next one is written, in the same folder so that it can be renamed.
-fn beside(path: &Path) -> PathBuf {
+pub fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     name.into()
@@ -21,9 +22,8 @@ pub fn write(record: &Record, path: &Path) -> Result<()> {
     let beside = beside(path);
     let text = serde_json::to_vec(record)
         .map_err(|e| Error::new(Kind::Internal, "a checkpoint cannot be put into words").because(e))?;
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_data()))
-        .and_then(|()| fs::rename(&beside, path));
+    let written =
+        File::create(&beside).and_then(|mut file| file.write_all(&text).and_then(|()| replace(&file, &beside, path)));
     written.map_err(|e| {
         Error::new(Kind::Output, format!("cannot write the checkpoint {}", path.display()))
             .because(e)

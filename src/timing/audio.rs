@@ -176,6 +176,7 @@ mod tests {
                 marker: false,
                 second: false,
                 leg: 0,
+                ancillary: None,
             };
             a.push(&p, Fate::New(i64::from(n)));
         }

@@ -1,11 +1,12 @@
 //! A flow with its legs: heads of packets in, measures out.
 
 use super::align::{Aligner, Alignment, Clocks};
+use super::ancillary::{self, Lines, Model};
 use super::audio::{Audio, Packets};
 use super::buckets::Tvd;
 use super::frames::{self, Frames};
 use super::learn::{self, Learned};
-use super::schedule::{Pacing, Schedule};
+use super::schedule::{Pacing, Schedule, has_gapped};
 use super::sequence::{Fate, Window};
 use super::stamps::{Source, Trust};
 use super::verdict::{self, Verdict};
@@ -25,6 +26,10 @@ pub enum Subject {
     Ancillary {
         /// Frames a second.
         rate: Option<Ratio>,
+        /// Lines of the picture that it belongs to.
+        lines: Lines,
+        /// `TM`.
+        model: Option<Model>,
     },
     /// ST 2110-30 or -31.
     Audio {
@@ -40,6 +45,8 @@ pub enum Subject {
 pub struct Picture {
     /// Frames a second.
     pub rate: Option<Ratio>,
+    /// Pixels of a row, where that is sure.
+    pub width: Option<u32>,
     /// Rows of the frame.
     pub height: u32,
     /// How it is scanned.
@@ -62,6 +69,7 @@ impl Subject {
         match &flow.essence {
             Essence::Video(v) => Subject::Video(Picture {
                 rate: v.rate,
+                width: Some(v.width),
                 height: v.height,
                 scan: Some(v.scan),
                 sender_type: v.sender_type,
@@ -74,6 +82,7 @@ impl Subject {
                 let parameter = |name: &str| v.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value);
                 Subject::Video(Picture {
                     rate: v.rate,
+                    width: None,
                     height: v.height.unwrap_or(1080),
                     scan: Some(v.scan),
                     sender_type: parameter("TP").and_then(|v| v.parse().ok()),
@@ -84,7 +93,14 @@ impl Subject {
                 })
             }
             Essence::Audio(a) | Essence::Aes3(a) => Subject::Audio { samples: a.samples_per_packet },
-            Essence::Ancillary(a) => Subject::Ancillary { rate: a.rate },
+            Essence::Ancillary(a) => Subject::Ancillary {
+                rate: a.rate,
+                lines: Lines::of(a.vpid_code, a.rate),
+                model: a.transmission_model.as_deref().map(|tm| match tm {
+                    "LLTM" => Model::LowLatency,
+                    _ => Model::Compatible,
+                }),
+            },
             _ => Subject::Other,
         }
     }
@@ -297,8 +313,9 @@ fn meter(subject: Subject, clock: MediaClock, rules: Rules, opening: &[(Packet, 
         Subject::Audio { samples } => return Meter::Audio(Box::new(Audio::new(clock, samples, shift_ns))),
         Subject::Other => return Meter::Packets(Box::new(Packets::new(clock))),
         Subject::Video(picture) => picture,
-        Subject::Ancillary { rate } => Picture {
+        Subject::Ancillary { rate, .. } => Picture {
             rate,
+            width: None,
             height: 1080,
             // Fields and frames are of one kind here: their timestamps say how many come in a second.
             scan: Some(Scan::Progressive),
@@ -336,11 +353,36 @@ fn meter(subject: Subject, clock: MediaClock, rules: Rules, opening: &[(Packet, 
         cinst: video,
         vrx: video && !picture.compressed && (epoch || rules.tvd == Tvd::FirstPacket),
         compressed: picture.compressed,
+        gapped: rules
+            .limits
+            .gapped
+            .unwrap_or(picture.compressed || picture.width.is_none_or(|width| has_gapped(width, picture.height, scan))),
+        due: None,
         epoch: epoch && rules.tvd == Tvd::Epoch,
         shift_ns,
         first_whole: first_whole || !video,
         rules,
     };
+    let config = frames::Config { due: due(&subject, learned.rate, &config, opening), ..config };
     let first = opening.first().map(|(p, _)| p.arrival).unwrap_or_default();
     Meter::Frames(Box::new(Frames::new(config, first)))
+}
+
+/// When ancillary data is due. `stamped` is the rate of the timestamps, of which fields have two a frame; whether they are
+/// fields, the first packets say.
+fn due(
+    subject: &Subject,
+    stamped: Option<Ratio>,
+    config: &frames::Config,
+    opening: &[(Packet, Fate)],
+) -> Option<ancillary::Timing> {
+    let Subject::Ancillary { rate, lines, model } = *subject else { return None };
+    let interlaced = lines.is_interlaced(opening.iter().filter_map(|(p, _)| Some((p.timestamp, p.ancillary?))));
+    let (stamped, scan) = match interlaced {
+        true => (stamped.and_then(learn::halved), Scan::Interlaced),
+        false => (stamped, Scan::Progressive),
+    };
+    let rate = stamped.or(rate)?;
+    let delay_ns = config.rules.limits.ancillary_delay_ns;
+    config.epoch.then_some(ancillary::Timing { rate, scan, lines, model, delay_ns })
 }

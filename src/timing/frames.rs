@@ -1,6 +1,7 @@
 //! The measures of a leg whose packets make frames or fields: video, compressed video, ancillary data.
 
 use super::align::Aligner;
+use super::ancillary::{self, Due};
 use super::buckets::{Cinst, Frame, Reads, Tvd};
 use super::limits::Buckets;
 use super::measure::{Histogram, Measure, Stat};
@@ -31,6 +32,10 @@ pub struct Config {
     pub vrx: bool,
     /// ST 2110-22, which VRX is no measure of.
     pub compressed: bool,
+    /// The raster has a gapped schedule: a sender may be of type N.
+    pub gapped: bool,
+    /// When the packets of ancillary data are due; where arrivals and timestamps share a clock.
+    pub due: Option<ancillary::Timing>,
     /// Arrivals and frames share an epoch: FPT and RTP offset mean something.
     pub epoch: bool,
     /// Added to arrivals, in nanoseconds: 37 s where they are UTC.
@@ -138,6 +143,8 @@ pub struct Frames {
     pub behind_marker: u64,
     /// Packets of an earlier frame among those of a later one.
     pub stragglers: u64,
+    /// Ancillary data: packets against the time at which they are due.
+    pub due: Option<Due>,
     /// Clocks.
     pub aligner: Aligner,
     /// Stamps.
@@ -183,6 +190,7 @@ impl Frames {
             without_marker: 0,
             behind_marker: 0,
             stragglers: 0,
+            due: config.due.map(Due::new),
             aligner: Aligner::new(config.clock),
             stamps: Stamps::default(),
             config,
@@ -203,6 +211,9 @@ impl Frames {
             level.add(drain.add(arrival), arrival);
         }
         let Fate::New(number) = fate else { return };
+        if let (Some(due), Some(head)) = (&mut self.due, &p.ancillary) {
+            due.add(self.config.clock, p.timestamp, head, arrival);
+        }
         let same = self.unit.as_ref().is_some_and(|u| (u.timestamp, u.second) == (p.timestamp, p.second));
         if same {
             self.within(p, number, arrival);
@@ -330,6 +341,11 @@ impl Frames {
         if let Some(unit) = self.unit.take() {
             self.close(&unit, unit.marker.then_some(unit.last + 1));
         }
+    }
+
+    /// CMAX and VRXFULL that it is held against as a sender of a type, see [`Buckets::held`].
+    pub fn held(&self, sender_type: SenderType) -> (Option<u32>, u32) {
+        self.buckets.held(sender_type, &self.config.rules.limits)
     }
 
     /// The level of VRX at which a packet came after its read: this or less.

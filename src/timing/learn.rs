@@ -133,7 +133,8 @@ pub fn learn(runs: &[Run], scan: Option<Scan>) -> Option<Learned> {
     Some(Learned { rate, scan, packets, second, first_whole })
 }
 
-fn halved(rate: Ratio) -> Option<Ratio> {
+/// Half of a rate: of frames, where it is one of fields.
+pub fn halved(rate: Ratio) -> Option<Ratio> {
     if rate.num.is_multiple_of(2) { Ratio::new(rate.num / 2, rate.den) } else { Ratio::new(rate.num, rate.den * 2) }
 }
 

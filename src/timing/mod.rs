@@ -13,6 +13,8 @@
 //! | [`stamps`] | what the time stamps of the arrivals can carry |
 //! | [`learn`] | packets a frame, frame rate and scan from the first packets |
 //! | [`frames`], [`audio`] | the measures of a leg: by frames, by packets |
+//! | [`ancillary`] | when ancillary data is due (ST 2110-40) |
+//! | [`windows`] | measures against the windows that they should lie in |
 //! | [`verdict`] | narrow, narrow linear, wide, not compliant, and why |
 //! | [`flow`] | a flow with its legs: packets in, measures out |
 //! | [`measure`] | extremes, histograms and series of bounded size |
@@ -20,6 +22,7 @@
 //! Numbers that a time source cannot carry are not shown: see [`stamps::Trust`].
 
 pub mod align;
+pub mod ancillary;
 pub mod audio;
 pub mod buckets;
 pub mod flow;
@@ -32,6 +35,7 @@ pub mod schedule;
 pub mod sequence;
 pub mod stamps;
 pub mod verdict;
+pub mod windows;
 
 pub use flow::{Flow, Subject};
 pub use stamps::{Source, Trust};
@@ -58,6 +62,8 @@ pub struct Packet {
     pub second: bool,
     /// Counted from 0.
     pub leg: u8,
+    /// Of ancillary data: its place in the picture.
+    pub ancillary: Option<ancillary::Head>,
 }
 
 /// How the buckets are reckoned, and what they are held against.

@@ -38,6 +38,19 @@ struct Raster {
     before: u32,
 }
 
+/// ST 2110-21:2022, 6.3 gives a gapped schedule to the rasters of ITU-R BT.656, BT.709, BT.1543, BT.1847 and BT.2020; senders
+/// of all others are linear, so that none is of type N.
+pub const fn has_gapped(width: u32, height: u32, scan: Scan) -> bool {
+    matches!(
+        (width, height, scan),
+        (1920, 1080, _)
+            | (1280, 720, Scan::Progressive)
+            | (3840, 2160, Scan::Progressive)
+            | (7680, 4320, Scan::Progressive)
+            | (720, 480..=487 | 576, Scan::Interlaced | Scan::Psf)
+    )
+}
+
 impl Raster {
     fn new(height: u32, scan: Scan) -> Self {
         let (total, active, before) = match (scan, height) {
@@ -229,6 +242,26 @@ mod tests {
         // 782 222.22 + 20 000 000 + 17 777.78 = 20 800 000.
         assert_eq!(s.packet(0, 2160), Tai(20_800_000));
         assert_eq!(s.packet(1, 2160), Tai(60_800_000));
+    }
+
+    #[test]
+    fn rasters_with_a_gapped_schedule() {
+        use Scan::*;
+        for (width, height, scan, has) in [
+            (1920, 1080, Progressive, true),
+            (1920, 1080, Interlaced, true),
+            (1280, 720, Progressive, true),
+            (3840, 2160, Progressive, true),
+            (7680, 4320, Progressive, true),
+            (720, 486, Interlaced, true),
+            (720, 576, Interlaced, true),
+            (1920, 1200, Progressive, false),
+            (2048, 1080, Progressive, false),
+            (4096, 2160, Progressive, false),
+            (720, 576, Progressive, false),
+        ] {
+            assert_eq!(has_gapped(width, height, scan), has, "{width}x{height} {scan}");
+        }
     }
 
     #[test]

@@ -379,7 +379,8 @@ mod tests {
 
     fn packet(n: u32, leg: u8, at: u64) -> Packet {
         let (sequence, extended) = (n as u16, Some((n >> 16) as u16));
-        Packet { arrival: Tai(at), timestamp: 0, sequence, extended, ssrc: 7, marker: false, second: false, leg }
+        let (marker, second) = (false, false);
+        Packet { arrival: Tai(at), timestamp: 0, sequence, extended, ssrc: 7, marker, second, leg, ancillary: None }
     }
 
     #[test]

@@ -75,6 +75,9 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// Why no sender of a raster is of type N.
+pub const NO_GAPPED: &str = "ST 2110-21, 6.3 has no gapped schedule for this raster";
+
 /// Holds the buckets of a leg against the three sender types.
 pub fn judge(frames: &Frames, trust: &Trust) -> Verdict {
     let none = |why: String| Verdict { class: None, not_measurable: Some(why), types: Vec::new() };
@@ -85,16 +88,12 @@ pub fn judge(frames: &Frames, trust: &Trust) -> Verdict {
     let Some(cinst) = frames.cinst.as_ref().map(|c| c.all()).filter(|c| c.count > 0) else {
         return none("no buckets for this essence".into());
     };
-    let (b, config) = (&frames.buckets, frames.config());
-    let limits = &config.rules.limits;
-    let cmax = |own: Option<u32>| limits.cmax.or(own);
-    let types = [
-        (SenderType::N, cmax(Some(b.cmax_narrow)), 0, b.vrx_narrow),
-        (SenderType::Nl, cmax(Some(b.cmax_narrow_linear)), 1, b.vrx_narrow),
-        (SenderType::W, cmax(b.cmax_wide), 1, b.vrx_wide),
-    ];
-    let types = types.map(|(sender_type, cmax, pacing, full)| {
+    let types = [(SenderType::N, 0), (SenderType::Nl, 1), (SenderType::W, 1)].map(|(sender_type, pacing)| {
+        let (cmax, full) = frames.held(sender_type);
         let mut failures = Vec::new();
+        if sender_type == SenderType::N && !frames.config().gapped {
+            failures.push(NO_GAPPED.to_owned());
+        }
         match cmax {
             Some(cmax) if cinst.max - slack > i64::from(cmax) => {
                 failures.push(format!("CINST reached {}, above CMAX = {cmax}", cinst.max));
@@ -104,7 +103,6 @@ pub fn judge(frames: &Frames, trust: &Trust) -> Verdict {
         }
         if let Some(level) = frames.vrx.as_ref().and_then(|v| v.get(pacing)) {
             let (level, name) = (level.all(), ["gapped", "linear"][pacing]);
-            let full = limits.vrx_full.unwrap_or(full);
             if level.max - slack > i64::from(full) {
                 failures.push(format!("VRX ({name}) reached {}, above VRXFULL = {full}", level.max));
             }

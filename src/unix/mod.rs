@@ -1,5 +1,6 @@
-//! Unix: sockets between programs, descriptors that go along, and what the drivers of network interfaces say.
+//! Unix: sockets between programs, descriptors that go along, and what the kernel and the drivers of network interfaces say.
 
 pub mod descriptor;
 pub mod ethtool;
 pub mod listener;
+pub mod netlink;

@@ -148,6 +148,19 @@ fn two_legs_make_one_flow() {
     assert!(w.lost() > 0 && w.lost() < w.leg(0).lost + w.leg(1).lost);
 }
 
+/// Nothing describes them: they are found by what they have in common.
+#[test]
+fn two_legs_are_found_without_an_sdp() {
+    let Some(whole) = plain("st2022-7_audio_two_legs.pcap") else { return };
+    let [pair] = whole.pairs[..] else { panic!("{:?}", whole.pairs) };
+    assert_eq!(pair.flows, (0, 1));
+    assert!(pair.compared.1 * 100 > pair.compared.0 * 95 && pair.skew.max.abs() < 100_000, "{pair:?}");
+    // Other captures have none.
+    for other in ["st2110-30_l16_48k_2ch_1ms.pcap", "st2110-40_truncated_with_ptp.pcap.gz"] {
+        assert_eq!(plain(other).unwrap().pairs, [], "{other}");
+    }
+}
+
 #[test]
 fn ptp_in_a_capture_is_named() {
     let Some(analysis) = plain("st2110-40_truncated_with_ptp.pcap.gz") else { return };

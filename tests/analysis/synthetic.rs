@@ -39,6 +39,13 @@ fn one_leg(more: &str) -> Vec<Flow> {
     all
 }
 
+/// The picture of 8 pixels has the schedules of 1920.
+fn as_hd() -> Rules {
+    let mut rules = Rules::default();
+    rules.limits.gapped = Some(true);
+    rules
+}
+
 /// A packet on its way: leg, time, payload.
 pub struct Sent {
     pub leg: u8,
@@ -98,7 +105,10 @@ fn measured(file: &[u8], options: &Options) -> (Option<Class>, Severity, Frames)
 fn senders_are_what_they_are() {
     let of = |pacing, more: &str, when: &dyn Fn(u64, u32) -> i64| {
         let file = capture(frames(0, pacing, 8, when));
-        measured(&file, &Options { flows: one_leg(more), source: Source::Hardware, ..Options::default() })
+        measured(
+            &file,
+            &Options { flows: one_leg(more), source: Source::Hardware, rules: as_hd(), ..Options::default() },
+        )
     };
     // On time, to the nanosecond: levels never leave 1, and a packet may come at its very read.
     let (class, check, f) = of(Pacing::Gapped, "; TP=2110TPN", &|_, _| 0);
@@ -154,10 +164,104 @@ fn what_cannot_be_measured_is_no_verdict() {
     assert!(class.is_some());
 }
 
+/// ST 2110-21 gives no gapped schedule to pictures of 8 pixels: a sender that spreads its packets so is at best NL, whatever its SDP
+/// says, and is held against that.
+#[test]
+fn rasters_without_a_gapped_schedule_are_linear() {
+    let file = capture(frames(0, Pacing::Linear, 8, |_, _| 0));
+    let of = |more: &str| {
+        let options = Options { flows: one_leg(more), source: Source::Hardware, ..Options::default() };
+        let report = analysis(&file, &options).report();
+        let check = report.checks.iter().find(|c| c.name == "ST 2110-21").unwrap().clone();
+        (check.severity, check.message)
+    };
+    let (severity, message) = of("; TP=2110TPN");
+    assert_eq!(severity, Severity::Warning, "{message}");
+    assert!(message.contains("no gapped schedule") && message.contains("narrow linear"), "{message}");
+    let (severity, message) = of("; TP=2110TPNL");
+    assert_eq!(severity, Severity::Pass, "{message}");
+    // Gapped, of a small picture: within NL here, and never N.
+    let file = capture(frames(0, Pacing::Gapped, 8, |_, _| 0));
+    let options = Options { flows: one_leg(""), source: Source::Hardware, ..Options::default() };
+    let (class, _, _) = measured(&file, &options);
+    assert!(class != Some(Class::Narrow), "{class:?}");
+}
+
+/// Ancillary data of 50 fields a second: on line 9 and 571, then an empty packet with the marker.
+#[test]
+fn the_deadline_of_ancillary_data() {
+    let sdp = |tm: &str| {
+        format!(
+            "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=anc\r\nt=0 0\r\nm=video 5004 RTP/AVP 100\r\nc=IN IP4 239.1.1.1/64\r\n\
+             a=rtpmap:100 smpte291/90000\r\na=fmtp:100 exactframerate=25;{tm} SSN=ST2110-40:2023\r\n\
+             a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=0\r\n"
+        )
+    };
+    // Nanoseconds behind the beginning of the field at which its data, and its end, come.
+    let fields = |data: i64, end: i64| {
+        let mut sent = Vec::new();
+        for n in 0..20u64 {
+            let begin = 1_700_000_037_000_000_000 + n * 20_000_000;
+            let stamp = gdmedia::time::rtp_from_tai(Tai(begin), 90_000);
+            let second = n % 2 == 1;
+            let (f, line) = if second { (3u8, 571u32) } else { (2, 9) };
+            for (marker, at) in [(false, data), (true, end)] {
+                let sequence = (2 * n + u64::from(marker)) as u16;
+                let mut payload = rtp::emit(marker, 100, sequence, stamp, 5).to_vec();
+                let count = u8::from(!marker);
+                payload.extend([0, 0, 0, if marker { 0 } else { 12 }, count, f << 6, 0, 0]);
+                if !marker {
+                    payload.extend((line << 20).to_be_bytes());
+                    payload.extend([0; 8]);
+                }
+                sent.push(Sent { leg: 0, at: begin.saturating_add_signed(at), payload });
+            }
+        }
+        capture(sent)
+    };
+    let of = |file: &[u8], tm: &str| {
+        let options = Options { flows: flows(&sdp(tm)), source: Source::Hardware, ..Options::default() };
+        let a = analysis(file, &options);
+        let check = a.report().checks.into_iter().find(|c| c.name == "deadline").expect("a deadline");
+        let Some(Meter::Frames(f)) = a.flows[0].timing.meter(0) else { panic!() };
+        let due = f.due.clone().unwrap();
+        (check.severity, due.late, due.early, due.timing.scan)
+    };
+    // A line lasts 35.6 us. Line 9 ends 320 us, line 20 711 us into the field; the second field's a half line later or so.
+    let good = fields(300_000, 400_000);
+    assert_eq!(of(&good, ""), (Severity::Pass, 0, 0, Scan::Interlaced));
+    assert_eq!(of(&good, " TM=CTM;"), (Severity::Pass, 0, 0, Scan::Interlaced));
+    // Data 1.4 ms into the field: 80 us late; the end of the field is due at 1.7 ms.
+    let late = fields(1_400_000, 1_450_000);
+    assert_eq!(of(&late, " TM=CTM;"), (Severity::Failure, 20, 0, Scan::Interlaced));
+    // Who signals no model has promised nothing.
+    assert_eq!(of(&late, ""), (Severity::Warning, 20, 0, Scan::Interlaced));
+    // Low latency: 8 lines are 284 us.
+    assert_eq!(of(&good, " TM=LLTM;"), (Severity::Pass, 0, 0, Scan::Interlaced));
+    assert_eq!(of(&fields(700_000, 710_000), " TM=LLTM;"), (Severity::Failure, 20, 0, Scan::Interlaced));
+    // 45 ms before its time.
+    assert_eq!(of(&fields(-45_000_000, 0), "").2, 20);
+}
+
+#[test]
+fn two_legs_without_an_sdp_are_probably_two_legs() {
+    let mut sent = frames(0, Pacing::Gapped, 4, |_, _| -10_000);
+    sent.extend(frames(1, Pacing::Gapped, 4, |_, _| 240_000));
+    let a = analysis(&capture(sent), &Options { source: Source::Hardware, ..Options::default() });
+    assert_eq!((a.flows.len(), a.pairs.len()), (2, 1));
+    let pair = a.pairs[0];
+    assert_eq!((pair.flows, pair.skew.min, pair.skew.max), ((0, 1), 250_000, 250_000));
+    assert_eq!(pair.compared.0, pair.compared.1);
+    let report = a.report();
+    assert!(report.checks.iter().any(|c| c.message.contains("flows 0 and 1 are probably two legs of one")));
+    assert!(report.sections.iter().any(|s| s.title.contains("ST 2022-7")));
+}
+
 #[test]
 fn utc_is_found_and_made_good() {
     let file = capture(frames(0, Pacing::Gapped, 8, |_, _| -10_000));
-    let options = Options { flows: one_leg("; TP=2110TPN"), source: Source::Hardware, ..Options::default() };
+    let options =
+        Options { flows: one_leg("; TP=2110TPN"), source: Source::Hardware, rules: as_hd(), ..Options::default() };
     let (class, _, right) = measured(&file, &options);
     let (utc_class, _, utc) = measured(&file, &Options { tai_offset: -37, ..options });
     assert_eq!((class, utc_class), (Some(Class::Narrow), Some(Class::Narrow)));
@@ -167,7 +271,7 @@ fn utc_is_found_and_made_good() {
 #[test]
 fn list_reckons_otherwise() {
     let file = capture(frames(0, Pacing::Gapped, 8, |n, _| if n == 5 { 100 } else { 0 }));
-    let rules = Rules { method: buckets::Method::List, ..Rules::default() };
+    let rules = Rules { method: buckets::Method::List, ..as_hd() };
     let options = Options { flows: one_leg("; TP=2110TPN"), source: Source::Hardware, rules, ..Options::default() };
     let (class, _, f) = measured(&file, &options);
     // Late by less than a TRS is not late for LIST, its first packet counts nothing, and its levels are one lower.

@@ -97,7 +97,7 @@ fn the_timing_of_a_sender_is_shown_where_the_clock_carries_it() {
     let output = gdmedia(&["--sdp", &stream, "--pcap", text(&capture), "--headless", "--timing", "--json"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let leg = &output.summary()["timing"][0];
-    assert_eq!((&leg["class"], &leg["packets"]["max"]), (&"narrow".into(), &180.into()), "{leg}");
+    assert_eq!((&leg["class"], &leg["packets"]["max"]), (&"narrow_linear".into(), &180.into()), "{leg}");
     assert!(leg["cinst"]["max"].as_i64().is_some_and(|n| (1..=4).contains(&n)), "{leg}");
     assert_eq!(leg["increment"]["min"], 3600, "{leg}");
 
@@ -232,6 +232,17 @@ fn what_is_wrong_is_said_before_anything_begins() {
     let stream = dir.write("stream.sdp", &sdp(free_port()));
     let base = |args: &[&str]| gdmedia(&[&["soak", "--sdp", &stream][..], args].concat());
     let other = dir.write("other.json", "{\"schema\":1}");
+    let page = dir.write("other.html", "<!DOCTYPE html>\n<html>");
+    let report = |kind: &str, schema: u32| {
+        format!(
+            "{{\"schema\":{schema},\"kind\":\"{kind}\",\"title\":\"\",\"summary\":\"\",\"verdict\":\"pass\",\"checks\":[],\
+             \"metrics\":{{}},\"sections\":[],\"events\":[],\"events_left_out\":0,\"decisions\":[],\"environment\":[]}}"
+        )
+    };
+    let analyzed = dir.write("analyzed.json", &report("analyze", 1));
+    let newer = dir.write("newer.json", &report("soak", 99));
+    let baseline = dir.write("baseline.json", &report("soak", 1));
+    let junk = dir.join("r.json").to_str().unwrap().to_owned();
     let table: &[(&[&str], i32, &str)] = &[
         (&["--fail-if", "lsot>0"], 64, "column 1: no metric is called lsot; lost?"),
         (&["--warn-if", "latency.sink.p99>2"], 64, "column 19: a unit is wanted here"),
@@ -242,12 +253,28 @@ fn what_is_wrong_is_said_before_anything_begins() {
         (&["--source", "/nosuch.pcap"], 65, "/nosuch.pcap"),
         (&["--source", "pattern", "--pcap", "x.pcap"], 64, "--pcap"),
         (&["--checkpoint", "/nosuch/folder/c.json", "--source", "pattern"], 74, "/nosuch/folder/c.json"),
+        (&["--report", "/nosuch/folder/r.html", "--source", "pattern"], 74, "mkdir -p /nosuch/folder"),
+        (&["--report", &stream], 64, ".html"),
+        (&["--report", &junk, "--report", &junk], 64, "two outputs go to one file"),
+        (&["--baseline", &page], 65, "other.html is a report as HTML"),
+        (&["--baseline", &analyzed], 65, "a report of gdmedia analyze, not of gdmedia soak"),
+        (&["--baseline", &newer], 65, "of schema 99; this version reads schema 1"),
+        (&["--baseline", &baseline, "--report", &baseline], 64, "is also the input"),
+        (&["--limit", "cmax=3"], 64, "add --timing"),
+        (&["--timing", "--limit", "cmaks=3"], 64, "did you mean 'cmax'?"),
     ];
     for (args, code, says) in table {
         let output = base(args);
         assert_eq!(output.code, *code, "{args:?}: {}", output.stderr);
         assert!(output.stderr.contains(says), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains("\n  cure: "), "{args:?}: {}", output.stderr);
     }
+    // The cure is that of this verb, and everything is JSON where that was asked for.
+    let output = gdmedia(&["soak"]);
+    assert!(output.code == 64 && output.stderr.contains("gdmedia soak --sdp"), "{}", output.stderr);
+    let output = gdmedia(&["soak", "--json", "--sdp", &stream, "--baseline", &page]);
+    let error: Value = serde_json::from_str(output.stderr.trim()).unwrap();
+    assert!(output.code == 65 && error.to_string().contains("other.html"), "{error}");
     let output = gdmedia(&["soak", "--metrics"]);
     assert!(output.code == 0 && output.stdout.lines().any(|l| l.starts_with("legN.lost ")), "{}", output.stdout);
 }

@@ -8,16 +8,16 @@ use gdmedia::stats::Reason;
 use gdmedia::worker::Report;
 use std::path::Path;
 
-/// Loads and parses the SDP.
-pub fn description(name: Option<&str>, pcap: Option<&Path>) -> Result<Description> {
+/// Loads and parses the SDP. `called` is how the verb is called.
+pub fn description(name: Option<&str>, pcap: Option<&Path>, called: &str) -> Result<Description> {
     let Some(name) = name else {
-        let mut error = Error::new(Kind::Usage, "no SDP given").cure("gdmedia --sdp stream.sdp");
+        let mut error = Error::new(Kind::Usage, "no SDP given").cure(format!("{called} --sdp stream.sdp"));
         if let Some(path) = pcap {
             error = Error::new(
                 Kind::Usage,
                 format!("a capture does not say its format: give the stream's SDP too{}", found(path)),
             )
-            .cure(format!("gdmedia --pcap {} --sdp stream.sdp", path.display()));
+            .cure(format!("{called} --pcap {} --sdp stream.sdp", path.display()));
         }
         return Err(error);
     };

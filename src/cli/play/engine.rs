@@ -15,7 +15,7 @@ use gdmedia::ring::SplitRing;
 use gdmedia::rx::socket;
 use gdmedia::rx::{Caps, Receiver};
 use gdmedia::sdp::{Flow, Leg, Video};
-use gdmedia::timing::Source;
+use gdmedia::timing::{Rules, Source};
 use gdmedia::worker::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -187,14 +187,14 @@ impl Engine {
     }
 
     /// The timing of the sender is to be measured.
-    pub fn meter(&mut self, flow: &Flow) -> Metering {
+    pub fn meter(&mut self, flow: &Flow, rules: Rules) -> Metering {
         let source = self.caps().1.stamps;
         match &mut self.kind {
-            Kind::Cpu(pipeline) => pipeline.meter(flow, source),
+            Kind::Cpu(pipeline) => pipeline.meter(flow, source, rules),
             #[cfg(feature = "cuda")]
-            Kind::Gpu(pipeline) => pipeline.meter(flow, source),
+            Kind::Gpu(pipeline) => pipeline.meter(flow, source, rules),
             #[cfg(all(feature = "cuda", feature = "rivermax"))]
-            Kind::Direct(pipeline) => pipeline.meter(flow, source),
+            Kind::Direct(pipeline) => pipeline.meter(flow, source, rules),
         }
     }
     /// Copies by different legs are to be compared.

@@ -105,6 +105,7 @@ impl Start {
         lines.extend(wrong.clone().map(|d| ("SDP", format!("line {}: {} ({})", d.line, d.message, d.cure))));
         let rate = bit_rate.map_or_else(|| "rate unknown".into(), |b| format!("{:.3} Gb/s", b as f64 / 1e9));
         let cut = packets.map_or_else(String::new, |n| format!(", {n} packets a frame as usually cut"));
+        lines.extend(args.rules.limits.differences().into_iter().map(|text| ("limits", text)));
         lines.push(("expect", format!("{rate}{cut}")));
         lines.push(("backend", backend.clone()));
         lines.extend(engine.passed.iter().map(|p| ("", format!("not {}: {}", p.backend, p.reason))));
@@ -372,6 +373,7 @@ fn timing_lines(leg: &LegTiming) -> Vec<String> {
         plain("RTP increment", leg.increment),
         plain("packets", leg.packets),
     ]));
+    lines.extend(leg.outside.iter().map(|found| format!("outside of its window: {found}")));
     lines.retain(|line| !line.is_empty());
     lines
 }

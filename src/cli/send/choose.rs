@@ -14,7 +14,7 @@ use gdmedia::send::file;
 use gdmedia::send::input::{Ahead, Input};
 use gdmedia::send::name::{self, Named};
 use gdmedia::send::pattern::Pattern;
-use gdmedia::send::schedule::Pacing;
+use gdmedia::send::schedule::{Pacing, has_gapped};
 use gdmedia::send::socket::Target;
 use gdmedia::send::source::{PatternSource, Source};
 use gdmedia::send::stream::{Choice, DEFAULT_RATE, Stream};
@@ -187,6 +187,8 @@ pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
     let file = legs(args, &mut flow)?;
     let pacing = args.pacing.unwrap_or(match video.sender_type {
         Some(SenderType::Nl | SenderType::W) => Pacing::Linear,
+        // What is not described is as good as it can be.
+        None if !has_gapped(video.width, video.height, video.scan) => Pacing::Linear,
         Some(SenderType::N) | None => Pacing::Gapped,
     });
     let live = file.is_none();

@@ -11,6 +11,7 @@ use super::umem::Frames;
 use super::{Mode, Options};
 use crate::error::{Error, Kind, Result};
 use crate::rx::socket::MAX_LEGS;
+use crate::unix::netlink;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -55,6 +56,11 @@ impl Port {
         let device = device::query(index).map_err(|e| {
             Error::new(Kind::Unavailable, format!("interface number {index} does not answer")).because(e)
         })?;
+        // A stamp is got by a program that is bound to the device and calls the driver for each packet; the one here is neither.
+        notes.extend(netlink::features(index).and_then(|f| f.stamps).map(|offered| match offered {
+            true => "the driver offers time stamps of the card to programs; they are not taken here".to_owned(),
+            false => "the driver offers no time stamps of the card".to_owned(),
+        }));
         let count = device.queues().min(MAX_QUEUES);
         if let Some(queue) = options.queue.filter(|queue| *queue >= count) {
             return Err(Error::new(Kind::Usage, format!("{} has no queue {queue}", device.name))

@@ -21,6 +21,9 @@ pub struct Features {
     pub native: bool,
     /// The card writes into memory of the program.
     pub zero_copy: bool,
+    /// It hands its time stamp of a packet to programs (`bpf_xdp_metadata_rx_timestamp`); none where the kernel does not say
+    /// (before 6.8).
+    pub stamps: Option<bool>,
 }
 
 const GET_ROUTE: u16 = 26;
@@ -82,10 +85,23 @@ pub fn features(index: u32) -> Option<Features> {
 }
 
 fn read_features(answer: &[u8]) -> Option<Features> {
-    let (_, value) = Attributes(answer.get(4..)?).find(|(kind, _)| *kind == 3)?;
-    let bits = u64::from_ne_bytes(*value.first_chunk()?);
-    // Basic and redirect; without redirect a program cannot hand packets to AF_XDP.
-    Some(Features { native: bits & 0b11 == 0b11, zero_copy: bits & 0b1000 != 0 })
+    let (mut act, mut metadata) = (None, None);
+    for (kind, value) in Attributes(answer.get(4..)?) {
+        // NETDEV_A_DEV_XDP_FEATURES, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES.
+        let place = match kind {
+            3 => &mut act,
+            5 => &mut metadata,
+            _ => continue,
+        };
+        *place = value.first_chunk().map(|bits| u64::from_ne_bytes(*bits));
+    }
+    let act = act?;
+    Some(Features {
+        // Basic and redirect; without redirect a program cannot hand packets to AF_XDP.
+        native: act & 0b11 == 0b11,
+        zero_copy: act & 0b1000 != 0,
+        stamps: metadata.map(|bits| bits & 1 != 0),
+    })
 }
 
 /// One request, one answer: what follows the header of its message.
@@ -186,8 +202,14 @@ mod tests {
     #[test]
     fn features_are_read() {
         let features = |bits: u64| read_features(&with(4, &[(1, vec![1, 0, 0, 0]), (3, bits.to_ne_bytes().into())]));
-        assert_eq!(features(0b1011), Some(Features { native: true, zero_copy: true }));
-        assert_eq!(features(0b0001), Some(Features { native: false, zero_copy: false }));
+        assert_eq!(features(0b1011), Some(Features { native: true, zero_copy: true, stamps: None }));
+        assert_eq!(features(0b0001), Some(Features { native: false, zero_copy: false, stamps: None }));
+        // The time stamp is the first bit, the hash the second.
+        for (bits, stamps) in [(0b111u64, true), (0b110, false)] {
+            let both = [(3, 3u64.to_ne_bytes().into()), (5, bits.to_ne_bytes().into())];
+            let wanted = Features { native: true, zero_copy: false, stamps: Some(stamps) };
+            assert_eq!(read_features(&with(4, &both)), Some(wanted));
+        }
         assert_eq!(read_features(&with(4, &[])), None);
     }
 
