@@ -302,9 +302,9 @@ fn json_stays_json_when_it_fails() {
 
     // What the command line's parser says, too.
     for (args, what, cure) in [
-        (["--gpu", "sometimes"], "neither auto, off, require", "--help"),
+        (["--gpu", "sometimes"], "neither auto, off, require", "auto, off, require"),
         (["--export", "frames"], "names no kind and path", "cuda-ipc=PATH"),
-        (["--gpu-memory", "0"], "no frame fits", "--help"),
+        (["--gpu-memory", "0"], "no frame fits", "such as 512"),
     ] {
         let output = gdmedia(&["--json", "--headless", args[0], args[1]]);
         assert_eq!(output.code, 64, "{}", output.stderr);

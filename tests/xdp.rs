@@ -265,6 +265,27 @@ fn the_modes_are_tried_in_order_and_refusals_are_said() {
     assert!(notes.contains("no XDP in the driver of lo: ") && notes.contains("AF_XDP on lo: generic mode"), "{notes}");
 }
 
+/// veth has the call for time stamps (and none to give), loopback has not.
+#[test]
+fn the_start_says_whether_the_driver_offers_time_stamps() {
+    let Some(net) = Net::new(1, 1500) else { return };
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
+    if (numbers.next(), numbers.next()) < (Some(6), Some(8)) {
+        println!("skipped: this kernel does not say");
+        return;
+    }
+    for (interface, to, says) in [
+        ("rx0", OWN, "the driver offers time stamps of the card to programs; they are not taken here"),
+        ("lo", Ipv4Addr::LOCALHOST.into(), "the driver offers no time stamps of the card"),
+    ] {
+        let options = Options { interfaces: vec![interface.into()], ..options() };
+        let rx = open(&net, options, &leg(to, PORT)).unwrap();
+        let notes = rx.caps().notes.join("\n");
+        assert!(notes.contains(says), "{interface}: {notes}");
+    }
+}
+
 #[test]
 fn an_interface_may_go_down_and_up_and_one_that_is_removed_is_an_error() {
     both_modes(|net, mode| {
