@@ -1,4 +1,4 @@
-// From a finished frame: a smaller picture, and the number that the test pattern carries.
+// From a finished frame: a smaller picture, one without alpha, and the number that the test pattern carries.
 #include "write.cuh"
 
 // What `scale` wants to know; the same in src/kernel/cuda/scale.rs. Components are in the order of the planes.
@@ -161,4 +161,15 @@ extern "C" __global__ void __launch_bounds__(256) read_number(const __grid_const
         }
     }
     if (threadIdx.x == 0) *reinterpret_cast<u64*>(n.to) = found;
+}
+
+// R G B of R G B A, four pixels a thread: 16 octets in, 12 out. Rows of both have room for whole groups of four.
+extern "C" __global__ void __launch_bounds__(128) drop_alpha(u64 from, u64 to, u32 stride, u32 pitch, u32 groups) {
+    const u32 group = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
+    if (group >= groups) return;
+    const uint4 p = __ldg(reinterpret_cast<const uint4*>(from + (u64)row * stride) + group);
+    u32* out = reinterpret_cast<u32*>(to + (u64)row * pitch) + 3 * group;
+    out[0] = (p.x & 0xffffff) | p.y << 24;
+    out[1] = (p.y >> 8 & 0xffff) | p.z << 16;
+    out[2] = (p.z >> 16 & 0xff) | p.w << 8;
 }

@@ -42,6 +42,7 @@
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
 //! | [`record`] | frames on disk, and back: segments, ways to the disk, checks |
+//! | [`encode`] | which encoder runs, and frames compressed into files and streams |
 //! | [`latency`] | how long frames take, hop by hop |
 //! | [`analyze`] | a capture from beginning to end: flows, losses, timing |
 //! | [`doctor`] | what a machine has for an SDP, and what is missing |
@@ -61,6 +62,7 @@ pub mod analyze;
 pub mod config;
 pub mod depacketise;
 pub mod doctor;
+pub mod encode;
 pub mod error;
 pub mod event;
 pub mod fault;

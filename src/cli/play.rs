@@ -5,6 +5,7 @@ mod choose;
 mod engine;
 mod health;
 mod limits;
+mod overlay;
 mod report;
 mod sinks;
 mod time;
@@ -13,6 +14,7 @@ use self::backend::Inputs;
 use self::engine::Engine;
 pub use self::engine::Run;
 use self::health::{Said, Watch};
+use self::overlay::Words;
 pub use self::report::Start;
 use self::report::Status;
 use self::sinks::Sinks;
@@ -21,6 +23,7 @@ use super::held::Held;
 use super::usage::wanted;
 use super::{same, stop};
 use clap::ValueEnum;
+use gdmedia::encode::Spec;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::fault::FaultPlan;
 use gdmedia::format::{Layout, Output};
@@ -81,12 +84,19 @@ pub struct Args {
     /// Show frames with this GStreamer fragment instead of a window
     #[arg(long, value_name = "FRAGMENT")]
     sink: Option<String>,
+    /// Write format, rate, loss and latency over the window's picture; the key `o` shows and hides it
+    #[arg(long, conflicts_with_all = ["sink", "headless", "out"])]
+    overlay: bool,
     /// Neither window nor fragment: count, and write what --out and --snapshot say
     #[arg(long, conflicts_with = "sink")]
     headless: bool,
-    /// Write frames to a file or to standard output
-    #[arg(long, value_name = "FILE|-")]
+    /// Write frames to a file or to standard output; with --encode, to a file or a network
+    #[arg(long, value_name = "FILE|-|URL")]
     out: Option<PathBuf>,
+    /// Encode frames into --out (.mp4, .mov, .mkv, .ts, srt://host:port, rtp://host:port): h264, hevc, av1 or mjpeg, then
+    /// options: h264,bitrate=20M,gop=50,preset=fast,rung=auto
+    #[arg(long, value_name = "CODEC[,OPTIONS]", requires = "out", conflicts_with_all = ["sink", "format"])]
+    encode: Option<Spec>,
     /// Container of --out; by default y4m where the name ends so, else raw
     #[arg(long, value_enum, requires = "out")]
     format: Option<Container>,
@@ -677,6 +687,7 @@ fn watch(
     let begun = Instant::now();
     let mut heard = false;
     let mut events = Vec::new();
+    let mut words = Words::new(run.video, run.args.overlay);
     let end = loop {
         std::thread::sleep(Duration::from_millis(20));
         let report = worker.report();
@@ -688,6 +699,11 @@ fn watch(
             status.say(Said::recording(&text));
             events.push(text);
         }
+        for text in sinks.events() {
+            status.say(Said::sink(&text));
+            events.push(text);
+        }
+        words.show(sinks, &report, latency);
         if gate.reached.load(Ordering::Relaxed) {
             break End::Frames;
         }

@@ -218,6 +218,10 @@ impl Said {
     pub fn remark(text: &str) -> Self {
         Said { text: Some(text.to_owned()), json: json!({ "event": "remark", "message": text }) }
     }
+    /// What is told about a sink.
+    pub fn sink(text: &str) -> Self {
+        Said { text: Some(text.to_owned()), json: json!({ "event": "sink", "message": text }) }
+    }
     /// What is told about the clocks.
     pub fn time(text: &str) -> Self {
         Said { text: Some(text.to_owned()), json: json!({ "event": "time", "message": text }) }

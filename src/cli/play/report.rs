@@ -190,6 +190,11 @@ pub fn picture(video: &Video) -> String {
     )
 }
 
+/// Frames a second, where the SDP says them.
+pub fn expected_rate(video: &Video) -> Option<f64> {
+    video.rate.map(|rate| rate.as_f64())
+}
+
 fn clock(flow: &Flow) -> String {
     let reference = flow.reference_clocks.first().map_or_else(
         || "no reference clock".into(),

@@ -6,6 +6,8 @@ pub use prepare::{Prepared, prepare};
 
 use super::engine::Run;
 use super::{Args, LENT, QUEUE};
+#[cfg(feature = "gst")]
+use gdmedia::encode::{self, Plan};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::Layout;
 use gdmedia::frame::Frame;
@@ -18,6 +20,8 @@ use gdmedia::mem::{Host, Space};
 use gdmedia::record::Stats;
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::send::pattern;
+#[cfg(feature = "gst")]
+use gdmedia::sink::gst::Overlay;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::{CudaCounters, CudaFit, Fragment};
 use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
@@ -35,6 +39,9 @@ use {
 
 /// A file or a stream that is being finished may take so long.
 const FINISH: Duration = Duration::from_secs(10);
+/// An encoder looks ahead, and has frames to encode when no more come.
+#[cfg(feature = "gst")]
+const FINISH_CODED: Duration = Duration::from_secs(25);
 
 /// The sinks of a run.
 pub struct Sinks {
@@ -54,6 +61,16 @@ pub struct Sinks {
     in_gst: Option<Arc<CudaCounters>>,
     #[cfg(feature = "cuda")]
     exported: Option<Box<dyn Fn() -> export::Counts + Send>>,
+    /// An encoder for frames of the GPU; opened when it is known that there are some.
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    encode: Option<Plan>,
+    /// What takes its place on the CPU when the GPU is lost.
+    #[cfg(all(feature = "cuda", feature = "gst"))]
+    spare: Option<Arc<SinkQueue>>,
+    #[cfg(feature = "gst")]
+    encoded: Option<encode::Watch>,
+    #[cfg(feature = "gst")]
+    overlay: Option<Overlay>,
     finished: Vec<(String, Report)>,
     recorded: Option<Arc<Stats>>,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
@@ -84,6 +101,16 @@ pub fn build(
     colour: Colour,
     probe: &Probe,
 ) -> Result<Sinks> {
+    let Prepared {
+        #[cfg(feature = "gst")]
+        fragment,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        fit,
+        #[cfg(feature = "gst")]
+        encode,
+        notes,
+        ..
+    } = prepared;
     let mut sinks = Sinks {
         queues: Vec::new(),
         #[cfg(feature = "cuda")]
@@ -98,29 +125,43 @@ pub fn build(
         in_gst: None,
         #[cfg(feature = "cuda")]
         exported: None,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        encode: None,
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        spare: None,
+        #[cfg(feature = "gst")]
+        encoded: None,
+        #[cfg(feature = "gst")]
+        overlay: None,
         finished: Vec::new(),
         recorded: None,
         verdict: None,
         lossless: args.lossless(),
         keeps: args.export.is_some(),
-        notes: prepared.notes,
+        notes,
         probe: probe.clone(),
         count: 0,
     };
     #[cfg(all(feature = "cuda", feature = "gst"))]
-    let prepared = match (prepared.fragment, prepared.fit) {
+    let fragment = match (fragment, fit) {
         (Some(fragment), Some(fit)) => {
             sinks.cuda = Some((fragment, fit));
             sinks.keeps = true;
-            Prepared { fragment: None, fit: None, notes: Vec::new(), output: prepared.output }
+            None
         }
-        (fragment, fit) => Prepared { fragment, fit, notes: Vec::new(), output: prepared.output },
+        (fragment, _) => fragment,
     };
     #[cfg(feature = "gst")]
-    if let Some(fragment) = prepared.fragment {
-        sinks.add(Box::new(fragment.open(video, layout, !args.lossless())?), EndsRun::Yes)?;
+    if let Some(fragment) = fragment {
+        let sink = fragment.open(video, layout, !args.lossless())?;
+        sinks.overlay = sink.overlay();
+        sinks.add(Box::new(sink), EndsRun::Yes)?;
     }
-    if let Some(path) = &args.out {
+    #[cfg(feature = "gst")]
+    if let Some(plan) = encode {
+        sinks.add_encoder(args, plan, video, layout)?;
+    }
+    if let Some(path) = args.out.as_ref().filter(|_| args.encode.is_none()) {
         if args.format.is_none() {
             refuse_container(path)?;
         }
@@ -158,8 +199,8 @@ fn refuse_container(path: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(Kind::Usage, format!("--out writes y4m or raw, and {} says .{suffix}", path.display())).cure(
-        "name it .y4m or .raw; containers are made by --sink '… ! matroskamux ! filesink location=…', \
-         pictures by --snapshot, captures by --tap",
+        "name it .y4m or .raw, or add --encode h264; other containers are made by \
+         --sink '… ! matroskamux ! filesink location=…', pictures by --snapshot, captures by --tap",
     ))
 }
 
@@ -197,6 +238,19 @@ impl Sinks {
         Ok(())
     }
 
+    /// An encoder: here where it takes frames of the CPU, else when the GPU is ready.
+    #[cfg(feature = "gst")]
+    fn add_encoder(&mut self, args: &Args, plan: Plan, video: &Video, layout: &Layout) -> Result<()> {
+        self.encoded = Some(plan.watch());
+        #[cfg(feature = "cuda")]
+        if plan.is_on_gpu() {
+            self.keeps = true;
+            self.encode = Some(plan);
+            return Ok(());
+        }
+        self.add(Box::new(plan.open(video, layout, !args.lossless())?), EndsRun::Yes)
+    }
+
     /// The same, measured.
     fn timed<F: Space>(&mut self, sink: Box<dyn Sink<F>>) -> Box<dyn Sink<F>> {
         self.count = self.count.saturating_add(1);
@@ -205,12 +259,19 @@ impl Sinks {
 
     /// For the worker.
     pub fn offers(&self) -> Offers {
-        let queues: Vec<_> = self.queues.iter().map(|(queue, _)| queue.clone()).collect();
+        let queues = self.queues.iter().map(|(queue, _)| queue.clone());
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        let queues = queues.chain(self.spare.clone());
+        let queues: Vec<_> = queues.collect();
         Offers { queues: Arc::new(OnceLock::from(queues)), lossless: self.lossless }
     }
     /// Frames of the CPU that all sinks together may have in hand.
     pub fn held(&self) -> usize {
-        self.queues.len() * (QUEUE + LENT)
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        let spare = usize::from(self.spare.is_some());
+        #[cfg(not(all(feature = "cuda", feature = "gst")))]
+        let spare = 0;
+        (self.queues.len() + spare) * (QUEUE + LENT)
     }
     /// May frames be windows of the ring that they came by?
     ///
@@ -228,6 +289,8 @@ impl Sinks {
         let host = self.queues.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended());
         #[cfg(feature = "cuda")]
         let host = host || self.device.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended());
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        let host = host || self.spare.as_ref().is_some_and(|queue| queue.ended());
         host
     }
     /// Frames that sinks did not take.
@@ -239,8 +302,24 @@ impl Sinks {
             + self.device.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
             + self.downloaded.as_ref().map_or(0, |c| c.dropped.load(Relaxed) + c.lost.load(Relaxed));
         #[cfg(all(feature = "cuda", feature = "gst"))]
-        let dropped = dropped + self.in_gst.as_ref().map_or(0, |c| c.lost.load(Relaxed));
+        let dropped = dropped
+            + self.in_gst.as_ref().map_or(0, |c| c.lost.load(Relaxed))
+            + self.spare.as_ref().map_or(0, |queue| queue.dropped());
+        #[cfg(feature = "gst")]
+        let dropped = dropped + self.encoded.as_ref().map_or(0, encode::Watch::dropped);
         dropped
+    }
+    /// What happened to sinks since the last call.
+    pub fn events(&self) -> Vec<String> {
+        #[cfg(feature = "gst")]
+        return self.encoded.as_ref().map(encode::Watch::events).unwrap_or_default();
+        #[cfg(not(feature = "gst"))]
+        Vec::new()
+    }
+    /// Words over the window's picture, where they can be shown.
+    #[cfg(feature = "gst")]
+    pub const fn overlay(&self) -> Option<&Overlay> {
+        self.overlay.as_ref()
     }
     /// What each has done.
     pub fn loads(&self) -> Vec<SinkLoad> {
@@ -271,6 +350,8 @@ impl Sinks {
         let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() };
         #[cfg(feature = "gst")]
         let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };
+        #[cfg(feature = "gst")]
+        let export = export + if self.encode.is_none() { 0 } else { QUEUE + LENT };
         download + export
     }
 
@@ -294,6 +375,11 @@ impl Sinks {
         #[cfg(all(feature = "cuda", feature = "gst"))]
         {
             self.used_up |= self.in_gst.take().is_some();
+            self.spare = None;
+            if let Some(plan) = self.encode.take() {
+                let (video, layout) = (run.video, &run.conversion.layout);
+                self.add_encoder(run.args, plan.without_gpu(video, layout.output)?, video, layout)?;
+            }
             match self.cuda.take() {
                 Some((fragment, _)) => self.add_fragment(run, fragment)?,
                 None if self.used_up => self.add_another(run)?,
@@ -374,6 +460,12 @@ impl Sinks {
                 }
             }
         }
+        #[cfg(feature = "gst")]
+        if let Some(plan) = self.encode.clone() {
+            let sink = plan.open_on_gpu(run.video, layout, !run.args.lossless())?;
+            let sink = self.timed(Box::new(sink));
+            self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), EndsRun::Yes));
+        }
         if !self.queues.is_empty() {
             let (to, stop) = (self.offers(), run.stop.clone());
             let deliver = Box::new(move |frame| to.offer(frame, || stop.load(Relaxed)));
@@ -381,8 +473,24 @@ impl Sinks {
             self.downloaded = Some(download.counters());
             self.device.push((Arc::new(SinkQueue::spawn(Box::new(download), QUEUE)?), EndsRun::Yes));
         }
+        // Last: it takes no copies, but frames of the CPU when the GPU is lost.
+        #[cfg(feature = "gst")]
+        if let Some(plan) = self.encode.clone().filter(|_| !run.args.needs_gpu()) {
+            let spare = plan.open_when_needed(run.video, layout, !run.args.lossless());
+            let spare = self.timed(Box::new(spare));
+            self.spare = Some(Arc::new(SinkQueue::spawn(spare, QUEUE)?));
+        }
         let _ = offers.queues.set(self.device.iter().map(|(queue, _)| queue.clone()).collect());
         Ok(())
+    }
+
+    /// How long they have for that.
+    fn finish_time(&self) -> Duration {
+        #[cfg(feature = "gst")]
+        if self.encoded.is_some() {
+            return FINISH_CODED;
+        }
+        FINISH
     }
 
     /// Lets them finish; the worker must be gone.
@@ -390,13 +498,21 @@ impl Sinks {
     /// # Errors
     /// The first failure of a sink.
     pub fn finish(&mut self) -> Result<()> {
+        let time = self.finish_time();
         // First those that hand on to others.
         #[cfg(feature = "cuda")]
         for (queue, _) in self.device.drain(..) {
-            self.finished.push((queue.describe().to_owned(), queue.finish(FINISH)));
+            self.finished.push((queue.describe().to_owned(), queue.finish(time)));
         }
         for (queue, _) in self.queues.drain(..) {
-            self.finished.push((queue.describe().to_owned(), queue.finish(FINISH)));
+            self.finished.push((queue.describe().to_owned(), queue.finish(time)));
+        }
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        if let Some(queue) = self.spare.take() {
+            let report = queue.finish(time);
+            if report.taken + report.dropped > 0 {
+                self.finished.push((queue.describe().to_owned(), report));
+            }
         }
         for (_, report) in &mut self.finished {
             if let End::Failed(error) = &mut report.end {
@@ -436,6 +552,12 @@ impl Sinks {
                 .iter()
                 .map(|c| json!({ "gstreamer": { "copied": c.copied.load(Relaxed), "lost": c.lost.load(Relaxed) } })),
         );
+        #[cfg(feature = "gst")]
+        all.extend(
+            self.encoded
+                .iter()
+                .map(|watch| json!({ "encode": { "starts": watch.starts(), "dropped": watch.dropped() } })),
+        );
         all.into()
     }
     /// The same for people.
@@ -466,6 +588,11 @@ impl Sinks {
         }
         if let Some(stats) = &self.recorded {
             lines.push(recorded_text(stats));
+        }
+        #[cfg(feature = "gst")]
+        if let Some(watch) = self.encoded.as_ref().filter(|watch| watch.starts() > 1 || watch.dropped() > 0) {
+            let (starts, dropped) = (watch.starts(), watch.dropped());
+            lines.push(format!("encode: started {starts} times, {dropped} frames came while no encoder ran"));
         }
         if let Some(v) = self.verified() {
             lines.push(format!(

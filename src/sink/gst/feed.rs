@@ -1,5 +1,6 @@
 //! What every way into a fragment shares: `appsrc` in front of it, stamps, the bus, the end.
 
+use super::overlay::Overlay;
 use super::stamp::Stamper;
 use super::{Fragment, Pipeline, describe, failure, words};
 use crate::error::{Error, Kind, Result};
@@ -15,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Frames that wait in `appsrc`.
 const WAITING: u64 = 1;
-/// How long muxers and files have for their end.
-const FINISH: Duration = Duration::from_secs(5);
 /// While `appsrc` is full, how often to look again.
 const LOOK: gst::ClockTime = gst::ClockTime::from_mseconds(2);
 
@@ -33,6 +32,7 @@ pub(super) struct Feed {
     window: bool,
     taken: u64,
     finish: Duration,
+    overlay: Option<Overlay>,
 }
 
 impl Feed {
@@ -48,11 +48,12 @@ impl Feed {
             // A frame is there when its last packet is: one period after its time.
             .min_latency(if live { stamper.period().unwrap_or(0) as i64 } else { -1 })
             .build();
-        let Fragment { pipeline, bin, text, window, .. } = fragment;
+        let Fragment { pipeline, bin, text, window, finish, .. } = fragment;
         pipeline.add(&appsrc).map_err(|e| Error::new(Kind::Internal, "GStreamer pipeline").because(e))?;
         if appsrc.link(&bin).is_err() {
             return Ok(None);
         }
+        let overlay = if window { Overlay::of(&pipeline, &appsrc) } else { None };
         Ok(Some(Feed {
             bus: pipeline.bus().ok_or_else(|| Error::new(Kind::Internal, "GStreamer pipeline without a bus"))?,
             pipeline,
@@ -63,8 +64,13 @@ impl Feed {
             text,
             window,
             taken: 0,
-            finish: FINISH,
+            finish,
+            overlay,
         }))
+    }
+    /// Words over the picture of a window.
+    pub fn overlay(&self) -> Option<Overlay> {
+        self.overlay.clone()
     }
     /// Where buffers come out.
     pub fn appsrc(&self) -> &gst_app::AppSrc {
@@ -88,24 +94,41 @@ impl Feed {
         Ok(next)
     }
 
+    /// The same of what has been encoded in the order in which it is shown.
+    pub fn push_coded(&mut self, mut buffer: gst::Buffer, meta: &Meta, key: bool) -> Result<Next> {
+        self.stamp(&mut buffer, meta);
+        let coded = buffer.make_mut();
+        coded.set_dts(coded.pts());
+        if !key {
+            coded.set_flags(gst::BufferFlags::DELTA_UNIT);
+        }
+        self.hand_over(buffer)
+    }
+
     /// Stamps a buffer as the frame that is described by `meta`, and hands it over.
     pub fn push(&mut self, mut buffer: gst::Buffer, meta: &Meta) -> Result<Next> {
+        self.stamp(&mut buffer, meta);
+        self.hand_over(buffer)
+    }
+
+    fn stamp(&mut self, buffer: &mut gst::Buffer, meta: &Meta) {
         let running = if self.appsrc.is_live() { self.pipeline.current_running_time() } else { None };
         let stamp = self.stamper.stamp(meta, running.map_or(0, gst::ClockTime::nseconds));
-        {
-            let buffer = buffer.make_mut();
-            buffer.set_pts(gst::ClockTime::from_nseconds(stamp.pts));
-            buffer.set_duration(self.stamper.period().map(gst::ClockTime::from_nseconds));
-            buffer.set_offset(meta.number);
-            let mut flags = gst::BufferFlags::empty();
-            flags.set(gst::BufferFlags::DISCONT, stamp.discont);
-            flags.set(gst::BufferFlags::CORRUPTED, !meta.complete);
-            buffer.set_flags(flags);
-            if self.interlaced {
-                let fields = gst_video::VideoBufferFlags::INTERLACED | gst_video::VideoBufferFlags::TFF;
-                buffer.set_video_flags(fields);
-            }
+        let buffer = buffer.make_mut();
+        buffer.set_pts(gst::ClockTime::from_nseconds(stamp.pts));
+        buffer.set_duration(self.stamper.period().map(gst::ClockTime::from_nseconds));
+        buffer.set_offset(meta.number);
+        let mut flags = gst::BufferFlags::empty();
+        flags.set(gst::BufferFlags::DISCONT, stamp.discont);
+        flags.set(gst::BufferFlags::CORRUPTED, !meta.complete);
+        buffer.set_flags(flags);
+        if self.interlaced {
+            let fields = gst_video::VideoBufferFlags::INTERLACED | gst_video::VideoBufferFlags::TFF;
+            buffer.set_video_flags(fields);
         }
+    }
+
+    fn hand_over(&mut self, buffer: gst::Buffer) -> Result<Next> {
         match self.appsrc.push_buffer(buffer) {
             Ok(_) => {
                 self.taken += 1;
@@ -135,7 +158,8 @@ impl Feed {
                 return Ok(());
             }
         }
-        let what = format!("`{}` did not finish within {} s after {} frames", self.text, FINISH.as_secs(), self.taken);
+        let what =
+            format!("`{}` did not finish within {} s after {} frames", self.text, self.finish.as_secs(), self.taken);
         Err(Error::new(Kind::Output, what).cure("look for an element that stands still; its file may be incomplete"))
     }
 

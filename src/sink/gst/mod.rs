@@ -9,16 +9,20 @@
 //! `cudaconvert`, `nvh264enc`; feature `cuda`): see [`Fragment::cuda`]. Other fragments get copies in system memory.
 
 mod caps;
+mod coded;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod display;
 mod feed;
 mod memory;
+mod overlay;
 mod stamp;
 mod words;
 
+pub use coded::{Coded, Coding, NoElement, formats_of, require};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaCounters, CudaFit, GstCudaSink};
+pub use overlay::Overlay;
 
 use super::{Next, Sink};
 use crate::error::{Error, Kind, Result};
@@ -31,7 +35,10 @@ use gstreamer::prelude::*;
 use memory::{Loan, Placed, pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
+/// How long muxers and files have for their end.
+const FINISH: Duration = Duration::from_secs(5);
 /// Frames lent to GStreamer at a time; more are copied. A pool has to have so many above what the queue holds.
 pub const LENT: usize = 2;
 /// How caps say that memory is a GPU's.
@@ -45,6 +52,7 @@ pub struct Fragment {
     pad: gst::Pad,
     text: String,
     window: bool,
+    finish: Duration,
 }
 
 impl Fragment {
@@ -71,12 +79,18 @@ impl Fragment {
         }
         let pipeline = Pipeline(gst::Pipeline::with_name("gdmedia"));
         pipeline.add(&bin).map_err(|e| Error::new(Kind::Internal, "GStreamer pipeline").because(e))?;
-        let fragment = Fragment { pipeline, bin, pad, text: text.to_owned(), window: false };
+        let fragment = Fragment { pipeline, bin, pad, text: text.to_owned(), window: false, finish: FINISH };
         // Devices and displays open now, so that a failure is seen before packets are asked for.
         if fragment.pipeline.set_state(gst::State::Ready).is_err() {
             return Err(failure(&fragment.pipeline, text));
         }
         Ok(fragment)
+    }
+
+    /// How long its elements have for their end, when there are no more frames.
+    #[must_use]
+    pub fn finish_within(self, finish: Duration) -> Self {
+        Fragment { finish, ..self }
     }
 
     /// A window on the display, or none where there is no display (neither `WAYLAND_DISPLAY` nor `DISPLAY`).
@@ -92,9 +106,10 @@ impl Fragment {
         init()?;
         let exists = |name: &str| gst::ElementFactory::find(name).is_some();
         let bob = if video.scan == Scan::Interlaced && exists("deinterlace") { "deinterlace ! " } else { "" };
+        let words = overlay::element();
         let mut failed = None;
         for sink in sinks.iter().filter(|sink| exists(sink)) {
-            match Self::parse(&format!("{bob}videoconvert ! videoscale ! {sink}")) {
+            match Self::parse(&format!("{bob}{words}videoconvert ! videoscale ! {sink}")) {
                 Ok(fragment) => return Ok(Some(Fragment { window: true, ..fragment })),
                 Err(error) => failed = Some(error),
             }
@@ -186,6 +201,10 @@ impl GstSink {
     /// Frames whose memory GStreamer holds now.
     pub fn lent(&self) -> usize {
         self.lent.load(Relaxed)
+    }
+    /// Words over the picture of a window; none where there is no window.
+    pub fn overlay(&self) -> Option<Overlay> {
+        self.feed.overlay()
     }
 
     fn buffer(&self, frame: &Frame) -> Result<gst::Buffer> {

@@ -1,16 +1,20 @@
 //! What the sinks of a run want, found out before anything is opened for good.
 
 use super::super::Args;
+#[cfg(feature = "gst")]
+use gdmedia::encode::{Plan, Target};
 use gdmedia::error::Result;
 #[cfg(not(feature = "gst"))]
 use gdmedia::error::{Error, Kind};
 use gdmedia::format::{Layout, Output, WireFormat};
+#[cfg(feature = "gst")]
+use gdmedia::gpu::Choice;
 use gdmedia::gpu::Gpu;
 use gdmedia::sdp::Video;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::CudaFit;
 #[cfg(feature = "gst")]
-use gdmedia::sink::gst::Fragment;
+use gdmedia::sink::gst::{Fragment, Overlay};
 use std::sync::Arc;
 
 /// What was found out before anything is opened for good.
@@ -19,6 +23,8 @@ pub struct Prepared {
     pub(super) fragment: Option<Fragment>,
     #[cfg(all(feature = "cuda", feature = "gst"))]
     pub(super) fit: Option<CudaFit>,
+    #[cfg(feature = "gst")]
+    pub(super) encode: Option<Plan>,
     pub(super) notes: Vec<String>,
     /// The layout that the options ask for, or that suits the sinks best.
     pub output: Output,
@@ -31,6 +37,8 @@ pub struct Prepared {
 pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<Gpu>>) -> Result<Prepared> {
     let mut notes = Vec::new();
     #[cfg(feature = "gst")]
+    let encode = encode(args, video, gpu)?;
+    #[cfg(feature = "gst")]
     let fragment = fragment(args, video, &mut notes)?;
     #[cfg(all(feature = "cuda", feature = "gst"))]
     let fit = fragment.as_ref().zip(gpu).and_then(|(fragment, gpu)| fit(args, fragment, video, gpu, &mut notes));
@@ -40,6 +48,7 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
     let on_gpu = None;
     #[cfg(feature = "gst")]
     let preferred = match (on_gpu, &fragment) {
+        _ if encode.is_some() => Ok(encode.as_ref().map(Plan::output)),
         (Some(output), _) => Ok(Some(output)),
         (None, fragment) => fragment.as_ref().map(|f| f.preferred_output(video)).transpose(),
     };
@@ -60,9 +69,20 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
         fragment,
         #[cfg(all(feature = "cuda", feature = "gst"))]
         fit,
+        #[cfg(feature = "gst")]
+        encode,
         notes,
         output,
     })
+}
+
+/// The encoder that runs, tried.
+#[cfg(feature = "gst")]
+fn encode(args: &Args, video: &Video, gpu: Option<&Arc<Gpu>>) -> Result<Option<Plan>> {
+    let (Some(spec), Some(out)) = (&args.encode, &args.out) else { return Ok(None) };
+    let target: Target = out.to_string_lossy().parse()?;
+    let others = args.gpu != Choice::Off;
+    Plan::new(spec, &target, video, gpu, others, args.output.map(Into::into)).map(Some)
 }
 
 /// Does the fragment take frames where the GPU has them, in the layout that is wanted?
@@ -96,7 +116,7 @@ fn fragment(args: &Args, video: &Video, notes: &mut Vec<String>) -> Result<Optio
     }
     let fragment = Fragment::window(video);
     match &fragment {
-        Ok(Some(_)) => {}
+        Ok(Some(_)) => notes.extend(Overlay::available().err()),
         Ok(None) => {
             notes.push("no window, there is no display: --out, --snapshot or --sink send frames elsewhere".into())
         }
@@ -107,7 +127,7 @@ fn fragment(args: &Args, video: &Video, notes: &mut Vec<String>) -> Result<Optio
 
 #[cfg(not(feature = "gst"))]
 fn no_gst(args: &Args, notes: &mut Vec<String>) -> Result<Option<Output>> {
-    if args.sink.is_some() {
+    if args.sink.is_some() || args.encode.is_some() {
         return Err(Error::new(Kind::Unavailable, "this gdmedia was built without GStreamer")
             .cure("build it with the feature gst, or use --out or --snapshot"));
     }

@@ -1,0 +1,187 @@
+//! What will encode, and its start.
+
+use super::ladder::{self, Choice, Rung};
+use super::line::{Line, media_lines};
+use super::picture::Picture;
+use super::probe::Machine;
+use super::restart::{Encoder, Start, Watch};
+use super::spec::{Spec, Wrong};
+use super::target::Target;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Layout, Output, WireFormat};
+use crate::gpu::Gpu;
+use crate::mem::Host;
+use crate::sink::gst::{Fragment, require};
+use gdmedia_sdp::Video;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Frames that an encoder has seen and not given back yet may take so long at the end.
+const FINISH: Duration = Duration::from_secs(20);
+
+/// An encoder that was tried, and how frames go there.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) spec: Spec,
+    pub(super) target: Target,
+    pub(super) choice: Choice,
+    pub(super) picture: Picture,
+    pub(super) watch: Watch,
+    /// Frames lie there, or are brought there to be encoded.
+    pub(super) gpu: Option<Arc<Gpu>>,
+}
+
+impl From<Wrong> for Error {
+    fn from(wrong: Wrong) -> Error {
+        Error::new(Kind::Usage, wrong.what).cure(wrong.cure)
+    }
+}
+
+impl Plan {
+    /// Tries the encoders for a flow. `gpu` has the frames, if there is one; `others`: a GPU may encode what it has not;
+    /// `forced`: no other output may be used.
+    ///
+    /// # Errors
+    /// Codec and container do not fit ([`Kind::Usage`]); no encoder, or no muxer, is there ([`Kind::Unavailable`]).
+    pub fn new(
+        spec: &Spec,
+        target: &Target,
+        video: &Video,
+        gpu: Option<&Arc<Gpu>>,
+        others: bool,
+        forced: Option<Output>,
+    ) -> Result<Plan> {
+        target.takes(spec.codec)?;
+        let wire = WireFormat::from_video(video)
+            .ok_or_else(|| Error::new(Kind::Data, "a picture that ST 2110-20 does not have").cure("check the SDP"))?;
+        let mut machine = Machine { video, wire: &wire, gpu, others, forced, picture: None, encodes: None };
+        let choice = ladder::choose(spec, target, &mut machine)?;
+        let picture =
+            machine.picture.take().ok_or_else(|| Error::new(Kind::Internal, "an encoder without pictures"))?;
+        let gpu = machine.encodes.take().or(gpu.cloned());
+        let plan = Plan { spec: spec.clone(), target: target.clone(), choice, picture, watch: Watch::default(), gpu };
+        require(&plan.line(video, true, target).elements())?;
+        Ok(plan)
+    }
+
+    /// What the pipeline has to unpack to.
+    pub const fn output(&self) -> Output {
+        self.picture.output
+    }
+    /// Who encodes.
+    pub const fn rung(&self) -> Rung {
+        self.choice.rung
+    }
+    /// Frames are taken where the GPU has them.
+    pub const fn is_on_gpu(&self) -> bool {
+        self.choice.rung.is_on_gpu()
+    }
+    /// What the encoder does, readable from elsewhere.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// The same with frames of the CPU, when there is no GPU after all or no longer. The layout stays, as do the numbers of
+    /// parts.
+    ///
+    /// # Errors
+    /// As of [`Plan::new`].
+    pub fn without_gpu(&self, video: &Video, output: Output) -> Result<Plan> {
+        let mut plan = Plan::new(&self.spec, &self.target, video, None, false, Some(output))?;
+        plan.watch = self.watch.clone();
+        Ok(plan)
+    }
+
+    /// A line for the start block: who encodes to where, who does not and why, what is lost.
+    pub fn describe(&self) -> String {
+        let Plan { spec, target, choice, picture, .. } = self;
+        let codec = choice.rung.codec();
+        let mut text = format!("encode: {codec} by {} to {target}", choice.rung.name());
+        if codec != spec.codec {
+            text += &format!(" in place of {}", spec.codec);
+        }
+        for line in ladder::lines(&choice.refused) {
+            text += "; ";
+            text += &line;
+        }
+        for note in &picture.notes {
+            text += "; ";
+            text += note;
+        }
+        if let Target::Rtp { host, port } = target {
+            text += &format!("; SDP: {}", media_lines(codec, host, *port));
+        }
+        text
+    }
+
+    pub(super) fn line<'a>(&'a self, video: &Video, live: bool, target: &'a Target) -> Line<'a> {
+        Line {
+            spec: &self.spec,
+            target,
+            rung: self.choice.rung,
+            picture: &self.picture,
+            size: (video.width, video.height),
+            fps: video.rate.map_or(0.0, |rate| rate.as_f64()),
+            live,
+        }
+    }
+
+    /// Starts the encoder for frames of the CPU.
+    ///
+    /// # Errors
+    /// It takes frames of the GPU; or it, its file or its network does not start.
+    pub fn open(self, video: &Video, layout: &Layout, live: bool) -> Result<Encoder<Host>> {
+        let (watch, text) = (self.watch(), self.describe());
+        let (video, layout) = (video.clone(), layout.clone());
+        Encoder::new(self.starts(video, layout, live)?, watch, text)
+    }
+
+    /// The same, but not before the first frame comes: for when the GPU is lost. It is chosen then, too.
+    pub fn open_when_needed(self, video: &Video, layout: &Layout, live: bool) -> Encoder<Host> {
+        let watch = self.watch();
+        let (video, layout) = (video.clone(), layout.clone());
+        let mut starts: Option<Start<Host>> = None;
+        let start: Start<Host> = Box::new(move |part| {
+            if starts.is_none() {
+                let plan = self.without_gpu(&video, layout.output)?;
+                self.watch.say(plan.describe());
+                starts = Some(plan.starts(video.clone(), layout.clone(), live)?);
+            }
+            match &mut starts {
+                Some(start) => start(part),
+                None => Err(Error::new(Kind::Internal, "no encoder")),
+            }
+        });
+        Encoder::waiting(start, watch, "encode: on the CPU, when the GPU is lost".into())
+    }
+
+    /// What starts an encoder for frames of the CPU, each to its own part.
+    fn starts(self, video: Video, layout: Layout, live: bool) -> Result<Start<Host>> {
+        match self.choice.rung {
+            #[cfg(feature = "cuda")]
+            Rung::NvencHost(_) => Ok(Box::new(move |part| self.nvenc_from_host(part, &video, &layout, live))),
+            rung if rung.element().is_some() => Ok(Box::new(move |part| {
+                let target = self.target.part(part);
+                let text = self.line(&video, live, &target).from_pictures();
+                let fragment = Fragment::parse(&text)?.finish_within(FINISH);
+                Ok(Box::new(fragment.open(&video, &layout, live)?))
+            })),
+            rung => Err(Error::new(Kind::Internal, format!("{} does not take frames of the CPU", rung.name()))),
+        }
+    }
+
+    /// One that nobody has tried.
+    #[cfg(all(test, feature = "cuda"))]
+    pub(super) fn of_rung(spec: Spec, target: Target, rung: Rung, output: Output) -> Plan {
+        let choice = Choice { rung, refused: Vec::new() };
+        let picture = Picture { output, convert: None, crop: (0, 0), notes: Vec::new() };
+        Plan { spec, target, choice, picture, watch: Watch::default(), gpu: None }
+    }
+
+    /// The fragment for what is encoded here, of the `part`th start; and how long it has for its end.
+    #[cfg(feature = "cuda")]
+    pub(super) fn coded(&self, part: u32, video: &Video, live: bool) -> (String, Duration) {
+        let target = self.target.part(part);
+        (self.line(video, live, &target).from_coded(), FINISH)
+    }
+}
