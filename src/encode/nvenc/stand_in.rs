@@ -280,7 +280,7 @@ unsafe extern "C" fn register(encoder: *mut c_void, p: *mut NV_ENC_REGISTER_RESO
         if p.version != NV_ENC_REGISTER_RESOURCE_VER {
             return NV_ENC_ERR_INVALID_VERSION;
         }
-        if p.resourceType != 1 || p.bufferUsage != 0 || p.pitch % 4 != 0 {
+        if p.resourceType != 1 || p.bufferUsage != 0 || !p.pitch.is_multiple_of(4) {
             return refuse(state, "no such resource");
         }
         let handle = state.handle();
