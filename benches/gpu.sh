@@ -1,8 +1,10 @@
 #!/bin/bash
 # Everything that needs a GPU, for a machine that has one and perhaps no Rust:
 #   benches/gpu.sh build FOLDER       builds programs, tests and benches, without debug information, into FOLDER
+#   benches/gpu.sh build-gst FOLDER   adds the tests that need GStreamer, with its libraries and plug-ins of this machine, whose
+#                                     glibc is not newer than that one's, and nvJPEG (some 45 MB)
 #   FOLDER/gpu.sh run RESULTS [PART...]   there, some 25 minutes; logs in RESULTS. Parts, by default all in this order:
-#       tests rivermax benches latency; begin (starts the long run in the background), sanitizer, soak (waits for it)
+#       tests rivermax encode benches latency; begin (starts the long run in the background), sanitizer, soak (waits for it)
 # SECONDS_EACH (60) is how long a latency run takes, SOAK (600) the long run. A stream needs net.core.rmem_max of some
 # 100 MB; as root the script sets it.
 set -uo pipefail
@@ -34,6 +36,37 @@ build() {
   cp "$here/gpu.sh" "$folder/"
 }
 
+# What a program and its plug-ins are linked with, but for the C library and the GPU's driver, which are of that machine.
+carried() {
+  ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libcuda|libnvidia-[a-z]+)\.so'
+}
+
+build_gst() {
+  local folder=$1 plugins plugin line
+  mkdir -p "$folder/deps" "$folder/gst/lib" "$folder/gst/plugins"
+  plugins=$(pkg-config --variable=pluginsdir gstreamer-1.0) || exit 1
+  cargo test --no-run --locked --features rivermax-stand-in --test encode_gpu --test gst_cuda \
+    --message-format=json-render-diagnostics | grep -o '"executable":"[^"]*"' | cut -d'"' -f4 | while read -r line; do
+    strip -o "$folder/deps/$(basename "$line" | sed 's/-[0-9a-f]\{16\}$//')" "$line"
+  done || exit 1
+  for plugin in coreelements app videoconvertscale videoconvert videoscale videotestsrc typefindfunctions matroska isomp4 jpeg \
+    videoparsersbad x264 openh264 nvcodec; do
+    [[ -e $plugins/libgst$plugin.so ]] && cp "$plugins/libgst$plugin.so" "$folder/gst/plugins/"
+  done
+  carried "$folder"/deps/encode_gpu "$folder"/deps/gst_cuda "$folder"/gst/plugins/*.so | while read -r line; do
+    cp -L "$line" "$folder/gst/lib/"
+  done
+  # GStreamer's own library for CUDA is found at run time.
+  cp -L "$(dirname "$plugins")"/libgstcuda-1.0.so.0 "$folder/gst/lib/" 2>/dev/null
+  [[ -e $folder/gst/lib/libnvjpeg.so.13 ]] || {
+    python3 -m pip download --quiet --no-deps --disable-pip-version-check -d "$folder/gst" nvidia-nvjpeg==13.0.1.86 &&
+      python3 -c 'import sys, zipfile; open(sys.argv[2], "wb").write(zipfile.ZipFile(sys.argv[1]).read("nvidia/cu13/lib/libnvjpeg.so.13"))' \
+        "$folder"/gst/*.whl "$folder/gst/lib/libnvjpeg.so.13" && rm "$folder"/gst/*.whl
+  } || echo "no nvJPEG: its tests are skipped" >&2
+  cp "$here/gpu.sh" "$folder/"
+}
+
 step() { echo; echo "== $*"; }
 verdict() { grep -E "^test result|FAILED|panicked|ERROR SUMMARY|RACECHECK SUMMARY|^skipped" "$1" | tail -n 6; }
 
@@ -54,6 +87,19 @@ rivermax() {
     step "$n"; timeout 120 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1; verdict "$out/$n.txt"
   done
   unset RIVERMAX_LIBRARY
+}
+
+# Encoders: what NVENC answers, nvJPEG's pictures, the next rung. GStreamer is what was carried.
+encode() {
+  local n
+  [[ -e deps/encode_gpu ]] || { echo "encode: built without GStreamer, see build-gst"; return; }
+  for n in encode_gpu gst_cuda; do
+    step "$n"
+    LD_LIBRARY_PATH=$here/gst/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} GST_PLUGIN_SYSTEM_PATH_1_0=$here/gst/plugins \
+      GST_PLUGIN_PATH_1_0=$here/gst/plugins GST_REGISTRY_1_0=$out/registry GST_REGISTRY_FORK=no \
+      timeout 240 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1
+    grep -E "NVENC|octets|encode:|H.264|HEVC|AV1" "$out/$n.txt" | head -n 20; verdict "$out/$n.txt"
+  done
 }
 
 benches() {
@@ -129,10 +175,10 @@ run() {
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
   grep -m 1 "model name" /proc/cpuinfo; nproc; date -u +%F
   local part
-  (( $# )) || set -- tests rivermax benches latency begin sanitizer soak
+  (( $# )) || set -- tests rivermax encode benches latency begin sanitizer soak
   for part; do
     case $part in
-      tests | rivermax | benches | latency | begin | sanitizer | soak) $part ;;
+      tests | rivermax | encode | benches | latency | begin | sanitizer | soak) $part ;;
       *) echo "no part $part" >&2; exit 64 ;;
     esac
   done
@@ -140,6 +186,7 @@ run() {
 
 case ${1:-} in
   build) build "${2:?folder}" ;;
+  build-gst) build_gst "${2:?folder}" ;;
   run) run "${2:-$here/results}" "${@:3}" ;;
-  *) sed -n 2,7p "$0"; exit 64 ;;
+  *) sed -n 2,9p "$0"; exit 64 ;;
 esac

@@ -526,3 +526,62 @@ fn a_window_shows_the_colours_and_closes() {
     assert!(said.contains("window: RGBA 320x240") && said.contains("closed: the window was closed"), "{said}");
     assert_eq!(code, Some(7), "{said}");
 }
+
+/// The key `o` shows words over the picture, and takes them away again.
+#[test]
+fn a_key_shows_words_over_the_window() {
+    if !has(&["videoconvert", "videoscale", "ximagesink", "textoverlay"]) {
+        return;
+    }
+    let Some((_server, display)) = display() else {
+        eprintln!("skipped: no Xvfb");
+        return;
+    };
+    let there = |name: &str| Command::new(name).arg("-version").output().is_ok();
+    if !there("import") || !there("xdotool") {
+        eprintln!("skipped: no ImageMagick or xdotool");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let sdp = dir.path().join("a.sdp");
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let program = || {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_gdmedia"));
+        program.stderr(Stdio::null()).env("DISPLAY", &display).env_remove("WAYLAND_DISPLAY");
+        program
+    };
+    let to = format!("udp://127.0.0.1:{port}");
+    let send = ["send", "--to", &to, "--format", "640x360p25", "--duration", "120s", "--write-sdp"];
+    let _sender = Killed(program().args(send).arg(&sdp).spawn().unwrap());
+    while !sdp.exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _player = Killed(program().args(["--gpu", "off", "--sdp"]).arg(&sdp).spawn().unwrap());
+    let shot = dir.path().join("shot.png");
+    // The grey of the first bar, where words would be.
+    let level = || {
+        let shot = screenshot(&display, &shot)?;
+        let at = |x: usize, y: usize| u32::from(shot[(y * 640 + x) * 3]);
+        let all: Vec<u32> = (20..36).flat_map(|y| (24..64).map(move |x| at(x, y))).collect();
+        Some(all.iter().sum::<u32>() / all.len() as u32)
+    };
+    let until = |what: &str, wanted: &dyn Fn(u32) -> bool| {
+        let begin = Instant::now();
+        loop {
+            match level() {
+                Some(level) if wanted(level) => return level,
+                level => assert!(begin.elapsed() < LONG, "{what}: {level:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let press = || {
+        let script = "xdotool search --onlyvisible --name . key --window %@ o";
+        Command::new("sh").args(["-c", script]).env("DISPLAY", &display).status().unwrap()
+    };
+    let plain = until("the bar", &|level| level.abs_diff(191) < 8);
+    press();
+    until("words", &|level| level + 20 < plain);
+    press();
+    until("no words", &|level| level.abs_diff(plain) < 8);
+}
