@@ -89,7 +89,7 @@ fn sequence(packet: &[u8]) -> u32 {
     u32::from_be_bytes([packet[12], packet[13], packet[2], packet[3]])
 }
 
-fn send(stream: &mut Stream, source: &mut PatternSource, outlets: &[Outlet], options: &Options) -> Report {
+fn send(stream: &mut Stream, source: &mut PatternSource, outlets: &mut [Outlet], options: &Options) -> Report {
     live::run(stream, source, outlets, options, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
@@ -104,7 +104,7 @@ fn every_packet_arrives_in_order_and_size() {
         let first = 0x1_ffff - 40;
         let (mut stream, mut source) = stream(scan, Choice { sequence: first, ..Choice::new(Pacing::Linear) });
         let options = Options { frames: Some(10), segment, ..Options::default() };
-        let report = send(&mut stream, &mut source, &[ear.outlet()], &options);
+        let report = send(&mut stream, &mut source, &mut [ear.outlet()], &options);
         assert_eq!((report.frames, report.packets, report.dropped, report.refused), (10, 900, 0, 0));
         assert_eq!(report.segmented, segment);
         let packets = ear.packets();
@@ -127,7 +127,7 @@ fn two_legs_carry_the_same() {
     let (a, b) = (Ear::new("127.0.0.1:0"), Ear::new("127.0.0.1:0"));
     let (mut stream, mut source) = stream(Scan::Progressive, Choice::new(Pacing::Gapped));
     let options = Options { frames: Some(3), ..Options::default() };
-    let report = send(&mut stream, &mut source, &[a.outlet(), b.outlet()], &options);
+    let report = send(&mut stream, &mut source, &mut [a.outlet(), b.outlet()], &options);
     assert_eq!(report.packets, 270, "each once");
     let a = a.packets();
     assert_eq!(a.len(), 270);
@@ -140,11 +140,11 @@ fn nobody_there_is_counted_and_the_flag_stops() {
     let outlet = Outlet::open(Target { destination: free, interface: None, ttl: 1, loopback: true }).unwrap();
     let (mut stream, mut source) = stream(Scan::Progressive, Choice::new(Pacing::Burst));
     let options = Options { frames: Some(2), duration: Some(Duration::from_secs(5)), ..Options::default() };
-    let report = send(&mut stream, &mut source, &[outlet], &options);
+    let report = send(&mut stream, &mut source, &mut [outlet], &options);
     assert!(report.refused > 0);
     assert_eq!(report.packets, 180);
     let stop = AtomicBool::new(true);
-    let none = live::run(&mut stream, &mut source, &[], &Options::default(), &stop, &mut |_| {}).unwrap();
+    let none = live::run(&mut stream, &mut source, &mut [], &Options::default(), &stop, &mut |_| {}).unwrap();
     assert_eq!(none.frames, 0);
 }
 
@@ -180,7 +180,8 @@ fn a_recording_repeats_without_a_seam() {
         let fields = if scan == Scan::Interlaced { 2 } else { 1 };
         let options = Options { frames: Some(10 * fields), ..Options::default() };
         let tempo = Tempo { speed: 4.0, repeat: Some(repeat), clock_rate: 90_000 };
-        let report = replay::run(&mut recording, &[ear.outlet()], &options, tempo, &AtomicBool::new(false)).unwrap();
+        let report =
+            replay::run(&mut recording, &mut [ear.outlet()], &options, tempo, &AtomicBool::new(false)).unwrap();
         assert_eq!((report.frames, report.packets), (10 * fields, 900));
         let packets = ear.packets();
         assert_eq!(packets.len(), 900);

@@ -174,7 +174,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut stream = Stream::new(&plan.video, plan.choice)?;
     let mut source = choose::source(&args, &plan, &stream, input, &stop)?;
     let Some(path) = &plan.file else {
-        let outlets = choose::targets(&args, &plan.flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
+        let mut outlets =
+            choose::targets(&args, &plan.flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
         if let Some(path) = &args.write_sdp {
             let sources: Vec<_> = outlets.iter().map(Outlet::source).collect();
             choose::write_sdp(path, &plan.flow, &sources)?;
@@ -182,7 +183,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         report::start(&args, &plan, &stream, source.as_ref(), &outlets, Some(&options));
         report::faults(&args, options.fault.as_ref());
         let mut slow = |r: &live::Report| report::slow(args.json, r);
-        let done = live::run(&mut stream, source.as_mut(), &outlets, &options, &stop, &mut slow)?;
+        let done = live::run(&mut stream, source.as_mut(), &mut outlets, &options, &stop, &mut slow)?;
         report::remark(&args, source.remark());
         report::end(&args, &done, Some(stream.bits_per_second()));
         return Ok(ExitCode::from(u8::from(done.share() < live::ENOUGH)));

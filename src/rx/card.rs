@@ -33,13 +33,16 @@ pub struct Clock {
     offset: i64,
     /// The smallest distance since `since`, by which the next window begins.
     least: i64,
+    /// By how much the time of reading is ahead of the card's clock, where that does not run freely; with the time that reading
+    /// takes at least.
+    ahead: i64,
     since: u64,
 }
 
 impl Clock {
     /// `utc` nanoseconds that TAI is ahead of UTC.
     pub const fn new(utc: i64) -> Self {
-        Clock { kind: Kind::Unknown, utc, offset: 0, least: i64::MAX, since: 0 }
+        Clock { kind: Kind::Unknown, utc, offset: 0, least: i64::MAX, ahead: 0, since: 0 }
     }
 
     /// A stamp was read at `now`: to be called once for each run of packets, with the last one's, before [`Clock::tai`].
@@ -58,7 +61,9 @@ impl Clock {
                 } else {
                     (Kind::Free, distance)
                 };
-                (self.least, self.since) = (distance, now.0);
+                self.ahead = distance.wrapping_sub(self.offset);
+                self.least = if matches!(self.kind, Kind::Free) { distance } else { self.ahead };
+                self.since = now.0;
             }
             Kind::Free => {
                 // An earlier reading than any before is the better one at once; a later one counts with the next window.
@@ -68,7 +73,23 @@ impl Clock {
                     (self.offset, self.least, self.since) = (self.least, i64::MAX, now.0);
                 }
             }
-            Kind::Tai | Kind::Utc => {}
+            Kind::Tai | Kind::Utc => {
+                let ahead = distance.wrapping_sub(self.offset);
+                self.least = self.least.min(ahead);
+                self.ahead = self.ahead.min(ahead);
+                if now.0.wrapping_sub(self.since) >= AGAIN {
+                    (self.ahead, self.least, self.since) = (self.least, i64::MAX, now.0);
+                }
+            }
+        }
+    }
+
+    /// What time it is by the clock that arrivals are stamped with, where it is `now` by that of reading: the two may be apart,
+    /// and who waits by one must not look at the other. Never later than it is.
+    pub const fn now(&self, now: Tai) -> Tai {
+        match self.kind {
+            Kind::Tai | Kind::Utc => Tai(now.0.wrapping_add_signed(self.ahead.wrapping_neg())),
+            Kind::Unknown | Kind::Free => now,
         }
     }
 
@@ -106,6 +127,33 @@ mod tests {
         let mut clock = Clock::new(UTC);
         clock.read(0, Tai(NOW));
         assert_eq!((clock.kind(), clock.tai(0, Tai(NOW))), (Kind::Unknown, Tai(NOW)), "no stamp");
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_card_where_the_two_clocks_are_apart() {
+        for (kind, apart, utc) in
+            [(Kind::Tai, 60_000_000i64, 0), (Kind::Tai, -60_000_000, 0), (Kind::Utc, 60_000_000, UTC)]
+        {
+            let mut clock = Clock::new(UTC);
+            assert_eq!(clock.now(Tai(NOW)), Tai(NOW), "nothing has been stamped");
+            // The card says so long ago what is read so much later.
+            for (after, late) in [(0, 80_000), (1_000_000, 10_000), (2_000_000, 60_000)] {
+                let stamp = NOW.wrapping_add_signed(after - apart - utc);
+                clock.read(stamp, Tai(NOW.wrapping_add_signed(after + late)));
+            }
+            assert_eq!(clock.kind(), kind);
+            let (now, stamp) = (Tai(NOW + 3_000_000), NOW.wrapping_add_signed(3_000_000 - apart - utc));
+            assert_eq!(clock.tai(stamp, now).since(clock.now(now)), 10_000, "{kind:?} {apart}");
+            // The system's clock is set by 50 ms: that counts at once, or with the next second but one.
+            for n in 0..300u64 {
+                let at = 10_000_000 * n as i64;
+                let step = if apart < 0 { 50_000_000 } else { -50_000_000 };
+                let stamp = NOW.wrapping_add_signed(10_000_000 + at - apart - utc);
+                clock.read(stamp, Tai(NOW.wrapping_add_signed(10_000_000 + at + step + 10_000)));
+                let lag = clock.tai(stamp, now).since(clock.now(Tai(NOW.wrapping_add_signed(10_000_000 + at + step))));
+                assert!(lag == 10_000 || (step > 0 && n < 210), "{n}: {lag}");
+            }
+        }
     }
 
     #[test]

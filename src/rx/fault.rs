@@ -416,6 +416,9 @@ impl<R: Receiver> Receiver for Fault<R> {
     fn counters(&self) -> RxCounters {
         self.inner.counters()
     }
+    fn dropped(&self, leg: u8) -> u64 {
+        self.inner.dropped(leg)
+    }
     fn faults(&self) -> &[FaultCounters] {
         &self.counters
     }

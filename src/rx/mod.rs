@@ -7,6 +7,7 @@ pub mod memory;
 pub mod pcap;
 #[cfg(feature = "cuda")]
 pub mod registered;
+pub mod renewed;
 #[cfg(feature = "rivermax")]
 pub mod rivermax;
 pub mod socket;
@@ -20,6 +21,7 @@ pub use memory::Memory;
 pub use pcap::{Pace, Pcap};
 #[cfg(feature = "cuda")]
 pub use registered::Registered;
+pub use renewed::Renewed;
 #[cfg(feature = "rivermax")]
 pub use rivermax::Rivermax;
 pub use socket::Socket;
@@ -71,6 +73,12 @@ pub trait Receiver: Send {
     }
     /// What it has counted so far.
     fn counters(&self) -> RxCounters;
+    /// Packets that there was no room for, of [`RxCounters::kernel_dropped`], as far as they are known to be of this leg; all of
+    /// them where that is not known.
+    fn dropped(&self, leg: u8) -> u64 {
+        let _ = leg;
+        self.counters().kernel_dropped
+    }
     /// Faults that were done on purpose so far, by leg; none where there is no plan.
     fn faults(&self) -> &[FaultCounters] {
         &[]
@@ -155,6 +163,9 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
     }
     fn counters(&self) -> RxCounters {
         (**self).counters()
+    }
+    fn dropped(&self, leg: u8) -> u64 {
+        (**self).dropped(leg)
     }
     fn faults(&self) -> &[FaultCounters] {
         (**self).faults()

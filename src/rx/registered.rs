@@ -76,6 +76,9 @@ impl<R: Receiver<Mem = Host>> Receiver for Registered<R> {
     fn counters(&self) -> RxCounters {
         self.inner.counters()
     }
+    fn dropped(&self, leg: u8) -> u64 {
+        self.inner.dropped(leg)
+    }
     fn faults(&self) -> &[FaultCounters] {
         self.inner.faults()
     }

@@ -249,6 +249,9 @@ where
     fn counters(&self) -> RxCounters {
         self.inner.counters()
     }
+    fn dropped(&self, leg: u8) -> u64 {
+        self.inner.dropped(leg)
+    }
     fn faults(&self) -> &[FaultCounters] {
         self.inner.faults()
     }

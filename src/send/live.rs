@@ -3,6 +3,7 @@
 use super::impair::Between;
 use super::lateness::Lateness;
 use super::pace::{Clock, FramePackets, Gather, Packets, thread_cpu};
+use super::renew::Renewer;
 use super::socket::Outlet;
 use super::source::Source;
 use super::stream::Stream;
@@ -84,6 +85,8 @@ pub struct LegReport {
     pub sent: u64,
     /// Packets that could not be sent because the interface was down or had gone.
     pub unsent: u64,
+    /// Times that the leg was opened again on an interface that had been made anew.
+    pub reopened: u64,
 }
 
 impl Report {
@@ -155,7 +158,7 @@ const CATCH_UP: (u64, u64) = (10, 11);
 pub fn run(
     stream: &mut Stream,
     source: &mut dyn Source,
-    outlets: &[Outlet],
+    outlets: &mut [Outlet],
     options: &Options,
     stop: &AtomicBool,
     slow: &mut dyn FnMut(&Report),
@@ -171,6 +174,7 @@ pub fn run(
     let mut faults =
         options.fault.as_ref().map(|plan| Between::new(plan, stream.template.extended(), outlets.len(), 1));
     let mut whole = Vec::new();
+    let mut renewer = Renewer::new(outlets.len());
 
     // Time to wake up and to have the first frame ready.
     let mut frame = schedule.frame_at(clock.now() + Duration::from_millis(20)) + 1;
@@ -226,6 +230,7 @@ pub fn run(
         stream.sequence = stream.sequence.wrapping_add(count as u32);
         report.frames += 1;
         frame += 1;
+        renewer.look(clock.now(), outlets, &mut report);
         if !judged && clock.now().since(begin) >= JUDGE_AFTER_NS as i64 {
             judged = true;
             if report.share() < ENOUGH {

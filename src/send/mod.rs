@@ -10,6 +10,7 @@
 //! | [`schedule`] | when each of them leaves, to the nanosecond |
 //! | [`socket`], [`pace`], [`live`] | to the network, in groups, on time |
 //! | [`file`](mod@file) | to a capture file instead |
+//! | `renew` | legs whose interface was made anew |
 //! | [`recording`], [`replay`] | a capture sent again, seamlessly repeated |
 //! | [`impair`] | faults on purpose to what is sent |
 //! | [`name`] | formats by the names that people use |
@@ -25,6 +26,7 @@ pub mod pace;
 pub mod pack;
 pub mod pattern;
 pub mod recording;
+mod renew;
 pub mod replay;
 pub mod socket;
 pub mod source;

@@ -4,6 +4,7 @@ use super::impair::Between;
 use super::live::{Options, Report};
 use super::pace::{Clock, Gather, Packets, thread_cpu};
 use super::recording::{Recorded, Recording, Repeat};
+use super::renew::Renewer;
 use super::socket::Outlet;
 use crate::error::Result;
 use crate::time::{Tai, ticks_since_epoch};
@@ -50,7 +51,7 @@ const LOST_NS: i64 = 50_000_000;
 /// The network refuses.
 pub fn run(
     recording: &mut Recording,
-    outlets: &[Outlet],
+    outlets: &mut [Outlet],
     options: &Options,
     tempo: Tempo,
     stop: &AtomicBool,
@@ -70,6 +71,7 @@ pub fn run(
     recording.advance(0, moved(base.0, recording.start) as u32);
     let scaled = |ns: u64| Duration::from_nanos((ns as f64 / tempo.speed) as u64);
     let (mut last_timestamp, mut finished) = (None, false);
+    let (mut renewer, mut looked) = (Renewer::new(legs), 0);
     'rounds: loop {
         let mut first = 0;
         while let Some(packet) = recording.packets.get(first) {
@@ -118,6 +120,10 @@ pub fn run(
                 break 'rounds;
             }
             first += count;
+            if looked != report.frames {
+                looked = report.frames;
+                renewer.look(left, outlets, &mut report);
+            }
         }
         let Some(repeat) = tempo.repeat else { break };
         recording.advance(repeat.sequence, repeat.ticks);

@@ -25,6 +25,8 @@ pub struct Target {
 pub struct Outlet {
     socket: Socket,
     target: Target,
+    /// The number of the interface that was named.
+    interface: Option<u32>,
 }
 
 impl AsRawFd for Outlet {
@@ -99,12 +101,18 @@ impl Outlet {
             }
         }
         socket.connect(&to.into()).map_err(|e| failed("no way there", e))?;
-        Ok(Outlet { socket, target })
+        Ok(Outlet { socket, target, interface: interface.map(|i| i.index) })
     }
 
     /// Where it goes.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Is there another interface now of the name or address that was given?
+    pub(super) fn is_left(&self) -> bool {
+        let named = self.target.interface.as_deref().and_then(|name| find_interface(name).ok());
+        named.is_some_and(|found| Some(found.index) != self.interface)
     }
 
     /// The address that packets leave with.

@@ -12,7 +12,7 @@ use gdmedia::mem::Device;
 use gdmedia::mem::Host;
 #[cfg(feature = "rivermax")]
 use gdmedia::rx::rivermax::{self, Rivermax, Split};
-use gdmedia::rx::{Receiver, fault, pcap, socket, tap, xdp};
+use gdmedia::rx::{Receiver, fault, pcap, renewed, socket, tap, xdp};
 use gdmedia::sdp::{Flow, Video};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -186,7 +186,7 @@ impl Inputs<'_> {
         passed: &mut Vec<Passed>,
     ) -> Result<Receiving> {
         if backend == Backend::Xdp {
-            return Ok(Receiving::Host(self.wrapped(self.xdp()?)?));
+            return Ok(Receiving::Host(self.wrapped(self.xdp(gpu.is_some())?)?));
         }
         if leg == 0 && backend != Backend::Socket {
             match self.rivermax(count, gpu, passed) {
@@ -218,7 +218,8 @@ impl Inputs<'_> {
         })?))
     }
 
-    fn xdp(self) -> Result<HostReceiver> {
+    /// AF_XDP; `gpu`: a GPU reads its ring, which then stays the one that it knows.
+    fn xdp(self, gpu: bool) -> Result<HostReceiver> {
         let mut options = xdp::Options {
             interfaces: self.args.interface.clone(),
             max_octets: self.max_octets(),
@@ -227,7 +228,11 @@ impl Inputs<'_> {
             ..xdp::Options::default()
         };
         options.change(self.args.xdp.as_deref().unwrap_or_default())?;
-        Ok(Box::new(xdp::Xdp::open(options)?))
+        if gpu {
+            return Ok(Box::new(xdp::Xdp::open(options)?));
+        }
+        let open = move || -> Result<HostReceiver> { Ok(Box::new(xdp::Xdp::open(options.clone())?)) };
+        Ok(Box::new(renewed::Renewed::new(Box::new(open))?))
     }
 
     /// The limits of ST 2110-10 count the UDP header.

@@ -38,11 +38,11 @@ pub fn run(args: &Args, path: &Path, options: &Options, stop: &AtomicBool) -> Re
         return Err(Error::new(Kind::Usage, "a capture is replayed to the network, not to a file")
             .cure("write --to udp://ADDRESS:PORT; to cut a capture use editcap"));
     }
-    let outlets = choose::targets(args, &flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
+    let mut outlets = choose::targets(args, &flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
     report::start_replay(args, path, &recording, &outlets, repeat.as_ref());
     report::faults(args, options.fault.as_ref());
     let tempo = Tempo { speed: args.speed, repeat, clock_rate };
-    let done = replay::run(&mut recording, &outlets, options, tempo, stop)?;
+    let done = replay::run(&mut recording, &mut outlets, options, tempo, stop)?;
     report::end(args, &done, None);
     Ok(ExitCode::SUCCESS)
 }

@@ -214,7 +214,12 @@ pub fn end(args: &Args, report: &Report, wanted: Option<f64>) {
         say!("{} packets were dropped here: the send buffer was full", report.dropped);
     }
     for (number, leg) in report.legs.iter().enumerate().filter(|(_, leg)| leg.unsent > 0) {
-        say!("leg {number}: {} packets sent, {} not: its interface was down or had gone", leg.sent, leg.unsent);
+        let again = match leg.reopened {
+            0 => String::new(),
+            1 => "; it was made anew, and the leg went on there".into(),
+            n => format!("; it was made anew {n} times, and the leg went on there"),
+        };
+        say!("leg {number}: {} packets sent, {} not: its interface was down or had gone{again}", leg.sent, leg.unsent);
     }
     if report.refused > 0 {
         say!("nobody listened on the port at times ({} answers)", report.refused);

@@ -39,7 +39,7 @@ impl Source {
     /// # Errors
     /// The capture does not fit, or there is no way to the legs.
     pub fn start(from: &str, run: &Run<'_>) -> Result<Self> {
-        let outlets = targets(run).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
+        let mut outlets = targets(run).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
         let options = Options {
             // The receiver reckons with the same.
             utc_offset_s: u32::try_from(run.args.utc_offset()).unwrap_or(0),
@@ -47,12 +47,12 @@ impl Source {
         };
         let work: Work = if from == PATTERN {
             let (mut stream, mut source) = pattern(run.flow, run.video)?;
-            Box::new(move |stop| live::run(&mut stream, &mut source, &outlets, &options, stop, &mut |_| {}))
+            Box::new(move |stop| live::run(&mut stream, &mut source, &mut outlets, &options, stop, &mut |_| {}))
         } else {
             let mut recording = Recording::open(Path::new(from), &Choose::Flow(run.flow))?;
             let repeat = recording.seamless(Some(run.flow.clock_rate))?;
             let tempo = Tempo { speed: 1.0, repeat: Some(repeat), clock_rate: run.flow.clock_rate };
-            Box::new(move |stop| replay::run(&mut recording, &outlets, &options, tempo, stop))
+            Box::new(move |stop| replay::run(&mut recording, &mut outlets, &options, tempo, stop))
         };
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(Mutex::new(None));

@@ -396,7 +396,8 @@ impl<M: Planes> Receiver for Rivermax<M> {
     }
 
     fn now(&self) -> Option<Tai> {
-        tai_now(self.tai_offset)
+        let now = tai_now(self.tai_offset)?;
+        Some(self.sources.iter().map(|source| source.clock().now(now)).min().unwrap_or(now))
     }
 
     fn wait(&mut self, at_most: Duration) -> bool {

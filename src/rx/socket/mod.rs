@@ -119,6 +119,8 @@ pub struct Socket {
     turn: usize,
     caps: Caps,
     counters: RxCounters,
+    /// Of [`RxCounters::kernel_dropped`], by leg.
+    dropped: [u64; MAX_LEGS],
     /// What TAI is ahead of UTC, in nanoseconds.
     tai_offset: i64,
     /// From the first leg on.
@@ -164,6 +166,7 @@ impl Socket {
             turn: 0,
             caps,
             counters: RxCounters::default(),
+            dropped: [0; MAX_LEGS],
             tai_offset,
             keeper: None,
             events: Vec::new(),
@@ -244,6 +247,7 @@ impl Socket {
         }
         let mut lease = self.cells.lease();
         let (datagrams, octets) = (self.counters.datagrams, self.counters.octets);
+        let dropped = self.counters.kernel_dropped;
         for i in 0..filled {
             let Some(cell) = self.cells.free.pop() else { break };
             let message = leg.batch.message(i);
@@ -263,6 +267,9 @@ impl Socket {
             } else {
                 self.cells.spare.push(cell);
             }
+        }
+        if let Some(of_leg) = self.dropped.get_mut(number) {
+            *of_leg += self.counters.kernel_dropped - dropped;
         }
         // Only now, so that the loop above pops what the call filled.
         self.cells.free.append(&mut self.cells.spare);
@@ -427,12 +434,17 @@ impl Receiver for Socket {
     fn counters(&self) -> RxCounters {
         self.counters
     }
+    fn dropped(&self, leg: u8) -> u64 {
+        self.dropped.get(usize::from(leg)).copied().unwrap_or(0)
+    }
     fn take_events(&mut self, events: &mut Vec<Event>) {
         events.append(&mut self.events);
     }
 
     fn now(&self) -> Option<Tai> {
-        tai_now(self.tai_offset)
+        let now = tai_now(self.tai_offset)?;
+        let of_cards = self.legs.iter().flatten().map(|leg| leg.clock.as_ref().map_or(now, |clock| clock.now(now)));
+        Some(of_cards.min().unwrap_or(now))
     }
 }
 

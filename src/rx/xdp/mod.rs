@@ -449,6 +449,11 @@ impl Receiver for Xdp {
     fn counters(&self) -> RxCounters {
         self.counters
     }
+    fn dropped(&self, leg: u8) -> u64 {
+        let Some(leg) = self.legs.get(usize::from(leg)).and_then(Option::as_ref) else { return 0 };
+        let of_port = self.ports.get(leg.port).into_iter().flat_map(Port::statistics);
+        of_port.map(|(_, _, s)| s.dropped + s.ring_full).sum::<u64>() + leg.passed
+    }
 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         self.look();
