@@ -107,6 +107,14 @@ impl Merge {
         }
     }
 
+    /// Frames of a sequence that are over held the numbers below `until`: what a leg has not brought of them it has lost. Nothing
+    /// where there is one leg.
+    pub fn retire(&mut self, id: u64, until: u64) {
+        if let Merge::Several(several) = self {
+            several.retire(id, until);
+        }
+    }
+
     /// Is the packet judged last of another sequence than the one before it, or has something been decided about
     /// sequences? Then [`Merge::take_change`] and [`Merge::next_dropped`] are to be called.
     #[inline]
@@ -217,6 +225,14 @@ impl Merge {
         match self {
             Merge::One(one) => vec![one.legs()],
             Merge::Several(several) => (0..several.legs.len()).map(|leg| several.leg(leg)).collect(),
+        }
+    }
+
+    /// Arrival of the last packet of the flow by a leg; none before the first.
+    pub fn last_arrival(&self, leg: u8) -> Option<Tai> {
+        match self {
+            Merge::One(one) => one.last_arrival(),
+            Merge::Several(several) => several.last_arrival(several.place_of(leg)),
         }
     }
 

@@ -92,8 +92,7 @@ pub struct Pipeline<R: Receiver, F: Space, K: Kernel<R::Mem, F>> {
     overwritten: u64,
     /// Where copies by different legs are compared.
     compare: Option<Compare<R::Mem>>,
-    /// Of each receiver; empty where frames are not shed.
-    overload: Vec<Overload>,
+    overload: Overload,
     /// Time in the kernel.
     kernel_time: Duration,
     observe: Option<Observe>,
@@ -125,7 +124,7 @@ pub struct Parts<R> {
     overwritten: u64,
     readers: Vec<Option<Reader>>,
     comparison: Option<Comparison>,
-    overload: Vec<Overload>,
+    overload: Overload,
     kernel_time: Duration,
     observe: Option<Observe>,
     meter: Option<Meter>,
@@ -206,7 +205,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             held: VecDeque::with_capacity(64),
             overwritten: 0,
             compare: None,
-            overload: Vec::new(),
+            overload: Overload::default(),
             kernel_time: Duration::ZERO,
             observe: None,
             meter: None,
@@ -223,7 +222,6 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             return Err((error, receiver));
         }
         self.inputs.add(receiver);
-        self.overload.extend(self.overload.first().map(Overload::another));
         self.assembly.guard = guard_of(&self.inputs, &self.assembly.kernel, self.assembly.wire());
         Ok(())
     }
@@ -252,7 +250,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// those of a recording.
     pub fn shed(&mut self, frame: Duration) {
         let octets = self.assembly.wire().frame_octets().into();
-        self.overload = self.inputs.iter().map(|_| Overload::new(frame, octets)).collect();
+        self.overload = Overload::new(frame, octets, self.depacketiser.legs().len());
     }
 
     /// One batch of one receiver; the next step asks the next one first.
@@ -265,7 +263,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         let (guard, overload) = (&mut self.assembly.guard, &mut self.overload);
         let in_vain = |from| {
             guard.iter_mut().for_each(|guard| guard.in_vain(from));
-            overload.get_mut(from).into_iter().for_each(Overload::drained);
+            overload.drained(from);
         };
         let (from, lease) = match self.inputs.poll(in_vain)? {
             Polled::Packets(from, lease) => (from, lease),
@@ -277,7 +275,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 return Ok(self.idle());
             }
             Polled::Nothing => {
-                self.overload.iter_mut().for_each(Overload::drained);
+                self.overload.all_drained();
                 self.assembly.shedding = false;
                 let Some(since) = self.inputs.quiet_since() else { return Ok(self.idle()) };
                 // Frames that wait for packets which never come; a capture's time is that of its packets.
@@ -297,6 +295,11 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
         if let Some(meter) = &mut self.meter {
             meter.look(ring, slots);
         }
+        let (overload, depacketiser) = (&mut self.overload, &self.depacketiser);
+        self.inputs.see(from, |receiver, now| {
+            overload.read(now, slots, receiver, from, |leg| depacketiser.last_arrival(leg));
+        });
+        self.assembly.shedding = self.overload.sheds();
         let plan = self.depacketiser.push(slots.iter().enumerate().map(|(index, slot)| Packet {
             slot: index as u32,
             head: ring.head(slot),
@@ -305,10 +308,6 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             arrival: slot.arrival,
             leg: slot.leg,
         }));
-        if let Some(overload) = self.overload.get_mut(from) {
-            self.inputs.see(from, |receiver, now| overload.read(now, slots, receiver));
-            self.assembly.shedding = self.overload.iter().any(Overload::sheds);
-        }
         let begun = Instant::now();
         let done = self.assembly.execute(plan, &self.inputs, from, slots);
         self.kernel_time += begun.elapsed();
@@ -487,7 +486,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     }
     /// How busy it is.
     pub fn busy(&self) -> Busy {
-        let lag = self.overload.iter().map(Overload::lag_ns).max().unwrap_or(0);
+        let lag = self.overload.lag_ns();
         Busy {
             kernel_ns: u64::try_from(self.kernel_time.as_nanos()).unwrap_or(u64::MAX),
             lag_ns: u64::try_from(lag).unwrap_or(0),

@@ -5,7 +5,8 @@
 //!
 //! RFC 3550 suspects a jump of 3000 packets; at ST 2110-20 rates that is 3 ms. Here a jump is loss when the RTP timestamp
 //! and the arrival agree with it, else the packet is taken for the first of a new sequence *on trial*: the old state is
-//! kept, and when the old sequence goes on, the intruder was a stray.
+//! kept, and when the old sequence goes on, the intruder was a stray. Likewise what lies behind is a late packet when its
+//! timestamp and arrival agree with that. A recording that is played in a loop with its numbers begins anew each time.
 
 mod line;
 mod numbers;
@@ -73,6 +74,15 @@ struct Stranger {
     strikes: u32,
 }
 
+/// Packets that were there before, one after the other and with nothing new between: a recording that is played again?
+#[derive(Clone, Copy, Debug, Default)]
+struct Again {
+    next: u32,
+    count: u32,
+    /// Packets that were received then.
+    received: u64,
+}
+
 /// Follows the sequence of one flow and counts.
 #[derive(Clone, Debug)]
 pub struct Track {
@@ -85,6 +95,7 @@ pub struct Track {
     saved: PacketCounters,
     counters: PacketCounters,
     stranger: Option<Stranger>,
+    again: Again,
     /// A sender that was silent for so long may be replaced by a known stranger.
     silence_ns: i64,
     started: bool,
@@ -105,6 +116,7 @@ impl Track {
             saved: PacketCounters::default(),
             counters: PacketCounters::default(),
             stranger: None,
+            again: Again::default(),
             silence_ns: i64::try_from(silence_ns).unwrap_or(i64::MAX),
             started: false,
             disorder: 0,
@@ -170,7 +182,8 @@ impl Track {
                 };
             }
             // A straggler of the old sequence says nothing about which of the two goes on.
-            if s.ssrc == self.before.ssrc && self.before.holds(s, distance) {
+            let comes_late = self.before.late_by(s) <= self.silence_ticks();
+            if s.ssrc == self.before.ssrc && comes_late && self.before.holds(s, distance) {
                 self.last = self.before.numbers.highest.wrapping_add_signed(distance);
                 let seen = self.before.numbers.set(0, self.last);
                 for c in [&mut self.counters, &mut self.saved] {
@@ -225,26 +238,43 @@ impl Track {
             return None;
         }
         let number = self.line.numbers.highest.wrapping_add_signed(distance);
-        self.last = number;
-        if number < self.line.numbers.floor() {
+        // What is as late as that is no packet of a flow that began earlier than thought.
+        let late = self.line.late_by(s) > self.silence_ticks();
+        let below = number < self.line.numbers.floor() || late && number < self.line.numbers.first;
+        if below || self.line.numbers.set(0, number) {
+            if self.is_played_again(s, late) {
+                return None;
+            }
+            self.last = number;
             // A copy, or late: late only while there is loss that no late packet accounts for.
-            if self.counters.late < self.counters.lost {
+            if below && self.counters.late < self.counters.lost {
                 self.counters.late += 1;
                 return Some(Verdict::Late);
             }
             self.counters.duplicate += 1;
             return Some(Verdict::Duplicate);
         }
-        if self.line.numbers.set(0, number) {
-            self.counters.duplicate += 1;
-            return Some(Verdict::Duplicate);
-        }
+        self.last = number;
         // Reordered at the very beginning: the flow began earlier than thought.
         self.line.numbers.first = self.line.numbers.first.min(number);
         self.disorder += 1;
         self.counters.received += 1;
         self.counters.reordered += 1;
         Some(Verdict::Reordered)
+    }
+
+    /// So many packets in a row that were there before, later than any that is delayed: nobody sends these twice but who plays
+    /// a recording in a loop.
+    fn is_played_again(&mut self, s: Sighting, late: bool) -> bool {
+        let received = self.counters.received;
+        let goes_on = s.sequence == self.again.next && received == self.again.received;
+        let count = if late && goes_on { self.again.count + 1 } else { u32::from(late) };
+        self.again = Again { next: s.sequence.wrapping_add(1), count, received };
+        count >= CONFIRM && self.trial == 0
+    }
+
+    const fn silence_ticks(&self) -> i64 {
+        self.silence_ns / 1_000_000 * 90
     }
 
     /// The packet judged last turned out to be of no use any more: its frame has closed without it.
@@ -347,6 +377,10 @@ impl Track {
     }
     pub(crate) const fn ssrc_before(&self) -> u32 {
         self.before.ssrc
+    }
+    /// The highest number of the sequence before, while this one is on trial.
+    pub(crate) const fn highest_before(&self) -> u64 {
+        self.before.numbers.highest
     }
     /// Arrival of the packet with the highest number.
     pub(crate) const fn last_arrival(&self) -> Tai {

@@ -99,6 +99,13 @@ impl Depacketiser {
         }
     }
 
+    /// When the last packet of the flow came by a leg, however late it was; none before the first.
+    pub fn last_arrival(&self, leg: u8) -> Option<Tai> {
+        match self {
+            Depacketiser::Video(v) => v.last_arrival(leg),
+        }
+    }
+
     /// Appends to `out` what has happened to the flow since the call before.
     pub fn take_events(&mut self, out: &mut Vec<Event>) {
         match self {

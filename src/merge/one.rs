@@ -131,9 +131,13 @@ impl One {
             redundant: 0,
             restarts: c.restarts,
             foreign: c.rejected.get(Reason::Ssrc),
-            last_arrival: self.began.then(|| self.track.last_arrival()),
+            last_arrival: self.last_arrival(),
             ..LegCounters::default()
         }
+    }
+
+    pub(super) fn last_arrival(&self) -> Option<Tai> {
+        self.began.then(|| self.track.last_arrival())
     }
 
     pub(super) const fn arrives(&mut self, _at: Tai) -> u64 {

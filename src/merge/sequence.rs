@@ -111,6 +111,31 @@ impl Sequence {
         self.all.lost += self.line.numbers.pending();
     }
 
+    /// Nothing waits for numbers below `until` any more: those that a leg has not brought it has lost.
+    pub(super) fn retire(&mut self, until: u64) {
+        let of = &mut self.of;
+        self.all.lost += self.line.numbers.decide(until, |leg, lost| {
+            if let Some(tally) = of.get_mut(leg) {
+                tally.lost += lost;
+            }
+        });
+    }
+
+    /// The flow began earlier than thought, with this number.
+    pub(super) fn began_with(&mut self, number: u64) {
+        let numbers = &mut self.line.numbers;
+        let before = numbers.first.saturating_sub(number);
+        if before == 0 {
+            return;
+        }
+        if numbers.is_decided(number) {
+            // So is what lies between.
+            self.of.iter_mut().for_each(|tally| tally.lost += before);
+            self.all.lost += before;
+        }
+        numbers.first = number;
+    }
+
     /// A packet with a number above the highest; what it leaves behind is lost where it was not seen.
     #[inline]
     pub(super) fn advance(&mut self, number: u64, s: Sighting) {

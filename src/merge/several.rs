@@ -251,18 +251,35 @@ impl Several {
         let slot = self.seen.slot;
         let Some(sequence) = self.sequences.get_mut(usize::from(slot)) else { return Verdict::Foreign };
         let Some(tally) = sequence.of.get_mut(leg) else { return Verdict::Foreign };
-        let numbers = &mut sequence.line.numbers;
-        if number < numbers.floor() {
+        let first = sequence.line.numbers.first;
+        if number < first && sequence.line.late_by(s) > self.silence_ns / 1_000_000 * 90 {
+            // As late as that it does not show that the flow began earlier than thought.
+            below(tally);
+            return Verdict::Late;
+        }
+        if number < sequence.line.numbers.floor() {
             below(tally);
             self.lies_behind(leg, s);
             return Verdict::Late;
         }
-        // The flow began earlier than thought.
-        numbers.first = numbers.first.min(number);
+        if number < first {
+            sequence.began_with(number);
+        }
+        let Some(tally) = sequence.of.get_mut(leg) else { return Verdict::Foreign };
+        let numbers = &mut sequence.line.numbers;
         let seen = numbers.any(number);
         if numbers.set(leg, number) {
             tally.duplicate += 1;
             return Verdict::Duplicate;
+        }
+        if numbers.is_decided(number) {
+            // It was counted as lost. Whether it is too late is judged by its arrival: it may have been read late.
+            tally.lost -= 1;
+            sequence.all.lost -= u64::from(!seen);
+            if tally.late > tally.lost {
+                // What was taken for it was a copy.
+                (tally.late, tally.duplicate) = (tally.late - 1, tally.duplicate + 1);
+            }
         }
         tally.received += 1;
         tally.reordered += u64::from(reordered);
@@ -318,16 +335,29 @@ impl Several {
         }
     }
 
+    /// Frames of a sequence that are over held the numbers below `until`.
+    pub(super) fn retire(&mut self, id: u64, until: u64) {
+        let counts = |s: &Sequence| s.id == id && !matches!(s.state, State::Free | State::Refused);
+        if let Some(sequence) = self.sequences.iter_mut().find(|s| counts(s)) {
+            sequence.retire(until);
+        }
+    }
+
     // Sequences: found, begun, left, decided upon.
 
     /// Where the packets of a leg belong that begins, or starts anew.
     fn begin(&mut self, leg: usize, s: Sighting) -> Option<Place> {
-        let number = self.legs.get(leg)?.track.number();
-        let fits = |sequence: &Sequence| match sequence.state {
-            State::Free => None,
-            _ => delta(Some(sequence), s, number, self.window_ns),
+        let l = self.legs.get(leg)?;
+        let number = l.track.number();
+        // What it has brought already it does not begin with: that is a recording which is played again.
+        let left = l.before.filter(|_| l.trial);
+        let brought = left.map(|p| (p.slot, l.track.highest_before().wrapping_add_signed(p.delta)));
+        let fits = |(slot, sequence): (usize, &Sequence)| {
+            let delta = delta(Some(sequence).filter(|s| s.state != State::Free), s, number, self.window_ns)?;
+            let is_new = |(of, highest)| usize::from(of) != slot || number.wrapping_add_signed(delta) > highest;
+            brought.is_none_or(is_new).then_some((slot, delta))
         };
-        let found = self.sequences.iter().enumerate().find_map(|(slot, sequence)| Some((slot, fits(sequence)?)));
+        let found = self.sequences.iter().enumerate().find_map(fits);
         let place = match found {
             Some((slot, delta)) => Place { slot: slot as u8, delta },
             None => {
@@ -685,8 +715,12 @@ impl Several {
             restarts: l.restarts,
             foreign: l.foreign,
             skew: l.skew,
-            last_arrival: l.began.then_some(l.last_arrival),
+            last_arrival: self.last_arrival(leg),
         }
+    }
+
+    pub(super) fn last_arrival(&self, leg: usize) -> Option<Tai> {
+        self.legs.get(leg).filter(|l| l.began).map(|l| l.last_arrival)
     }
 
     /// # Panics

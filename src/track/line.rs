@@ -5,6 +5,10 @@ use crate::time::Tai;
 
 /// A jump is believed to be loss when the timestamp moved by less than this (a minute at 90 kHz).
 const MAX_OUTAGE: i32 = 60 * 90_000;
+/// What is far away in numbers belongs to a sequence when its timestamp moved like its arrival, up to so many ticks (2 s).
+const ALIKE: i64 = 2 * 90_000;
+/// So few numbers are loss whatever the timestamps say, which may have jumped at that moment.
+const FEW: i64 = 256;
 /// No essence has more packets a tick of 90 kHz (8 million a second).
 const MAX_PER_TICK: i64 = 89;
 /// How far from the wrap of the low half an extension may move.
@@ -80,21 +84,24 @@ impl Line {
         if distance <= 0 || !(0..MAX_OUTAGE).contains(&ticks) {
             return false;
         }
-        if distance <= self.numbers.len() as i64 {
-            return true;
-        }
-        distance <= i64::from(ticks) * MAX_PER_TICK + (1 << 16) && self.in_time(s, 2 * 90_000)
+        let most = (i64::from(ticks) * MAX_PER_TICK + (1 << 16)).max(self.numbers.len() as i64);
+        distance <= FEW || distance <= most && self.in_time(s, ALIKE)
     }
 
     /// Did timestamp and arrival move alike, up to so many ticks?
     pub(crate) fn in_time(&self, s: Sighting, tolerance: i64) -> bool {
-        let elapsed = s.arrival.since(self.arrival) / 1_000_000 * 90;
-        elapsed.saturating_sub(i64::from(self.ticks(s.timestamp))).saturating_abs() < tolerance
+        self.late_by(s).saturating_abs() < tolerance
     }
 
-    /// Is the timestamp of a packet that is not ahead one of a packet before?
+    /// Ticks by which a packet comes later than its timestamp says, beside the highest.
+    pub(crate) fn late_by(&self, s: Sighting) -> i64 {
+        let elapsed = s.arrival.since(self.arrival) / 1_000_000 * 90;
+        elapsed.saturating_sub(i64::from(self.ticks(s.timestamp)))
+    }
+
+    /// Is a packet that is not ahead one of before, that comes now? Not one of a recording that is played again.
     pub(crate) fn is_before(&self, s: Sighting) -> bool {
-        (-MAX_OUTAGE..=0).contains(&self.ticks(s.timestamp))
+        (-MAX_OUTAGE..=0).contains(&self.ticks(s.timestamp)) && self.in_time(s, ALIKE)
     }
 
     /// Does the window hold the number of a packet that is not ahead?

@@ -6,6 +6,8 @@ pub(crate) struct Numbers {
     /// The highest number, and the lowest of interest.
     pub(crate) highest: u64,
     pub(crate) first: u64,
+    /// What is not marked below it has been counted as lost.
+    decided: u64,
     /// Words of a map less one; a power of two less one.
     mask: usize,
     /// The maps one after the other, each a ring of words.
@@ -18,7 +20,7 @@ impl Numbers {
         let words = Self::map_octets(window) / 8;
         // The highest lies far above the window, so that nothing that is subtracted from it underflows.
         let highest = 1 << 40;
-        Numbers { highest, first: highest, mask: words - 1, bits: vec![0; words * maps.max(1)] }
+        Numbers { highest, first: highest, decided: 0, mask: words - 1, bits: vec![0; words * maps.max(1)] }
     }
 
     /// Octets of one map.
@@ -47,7 +49,35 @@ impl Numbers {
                 }
             }
         }
-        (self.highest, self.first) = (number, number);
+        (self.highest, self.first, self.decided) = (number, number, 0);
+    }
+
+    /// Is it counted already what is lost of the numbers up to this one?
+    pub(crate) fn is_decided(&self, number: u64) -> bool {
+        number < self.decided
+    }
+
+    /// The lowest number of interest of which it is not decided whether it is lost.
+    fn undecided(&self) -> u64 {
+        self.first.max(self.decided)
+    }
+
+    /// What is below `until` and has not come is lost: how many numbers are marked in no map, and by `each` in every one? They
+    /// stay in the window.
+    pub(crate) fn decide(&mut self, until: u64, mut each: impl FnMut(usize, u64)) -> u64 {
+        let (low, until) = (self.undecided().max(self.floor()), until.min(self.highest + 1));
+        if until <= low {
+            return 0;
+        }
+        self.decided = until;
+        let words = low >> 6..((until - 1) >> 6) + 1;
+        for map in 0..self.bits.len() / (self.mask + 1) {
+            let of = |word| {
+                unseen(self.bits.get(self.at(map, word << 6)).copied().unwrap_or(u64::MAX), word, low, until - 1)
+            };
+            each(map, words.clone().map(of).sum());
+        }
+        words.map(|word| unseen(self.union(word), word, low, until - 1)).sum()
     }
 
     #[inline]
@@ -100,7 +130,7 @@ impl Numbers {
     fn turn(&mut self, from: u64, to: u64, number: u64, mut each: impl FnMut(usize, u64)) -> u64 {
         let words = self.mask as u64 + 1;
         // Up to the highest so far; nothing above it was ever in the window.
-        let (first, highest) = (self.first, self.highest);
+        let (first, highest) = (self.undecided(), self.highest);
         let mut lost = 0;
         for word in from + 1..=to.min(from + words) {
             // The word that leaves holds the numbers of `words` words before.
@@ -123,7 +153,7 @@ impl Numbers {
 
     /// Numbers of the window that are marked in no map.
     pub(crate) fn pending(&self) -> u64 {
-        self.unmarked(self.first, self.highest + 1)
+        self.unmarked(self.undecided(), self.highest + 1)
     }
 
     /// Numbers of the window that are not marked in one map.
@@ -131,7 +161,7 @@ impl Numbers {
         self.words()
             .map(|word| {
                 let bits = self.bits.get(self.at(map, word << 6)).copied().unwrap_or(u64::MAX);
-                unseen(bits, word, self.first, self.highest)
+                unseen(bits, word, self.undecided(), self.highest)
             })
             .sum()
     }
@@ -181,14 +211,23 @@ mod tests {
             numbers.start(begin);
             let mut sets = [BTreeSet::new(), BTreeSet::new()];
             let (mut lost, mut each) = (0, [0; 2]);
-            for (back, ahead, map) in steps {
+            for (n, (back, ahead, map)) in steps.into_iter().enumerate() {
                 let number = if ahead < 60 { numbers.highest + ahead * ahead / 20 } else { numbers.highest - back.min(numbers.highest - begin) };
                 if number > numbers.highest {
                     lost += numbers.advance(number, |map, n| each[map] += n);
                 }
                 if number >= numbers.floor() {
-                    prop_assert_eq!(numbers.any(number), sets.iter().any(|set| set.contains(&number)));
-                    prop_assert_eq!(numbers.set(map, number), !sets[map].insert(number));
+                    let (seen, new) = (sets.iter().any(|set| set.contains(&number)), sets[map].insert(number));
+                    prop_assert_eq!(numbers.any(number), seen);
+                    prop_assert_eq!(numbers.set(map, number), !new);
+                    // What was counted as lost and comes all the same is counted back by whoever marks it.
+                    if numbers.is_decided(number) {
+                        each[map] -= u64::from(new);
+                        lost -= u64::from(!seen);
+                    }
+                }
+                if n % 3 == 2 {
+                    lost += numbers.decide(numbers.highest + 5 - back.min(200), |map, n| each[map] += n);
                 }
                 let all = begin..=numbers.highest;
                 let in_none = |n: &u64| sets.iter().all(|set| !set.contains(n));

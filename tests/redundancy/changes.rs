@@ -213,6 +213,25 @@ fn a_leg_beyond_the_window_is_told_once() {
     assert_eq!(events, [What::SkewBeyondWindow { leg: 1, skew_ns: 60_000_000, window_ns: 10_000_000 }]);
 }
 
+/// So long that as many frames have closed meanwhile as are remembered.
+#[test]
+fn what_a_leg_brings_of_a_frame_after_many_others_is_late() {
+    for frames in [2, 7, 8, 9, 12, 20] {
+        let packets = plain().frames(30);
+        let stop = 5 * PACKETS + 10;
+        let mut second = by_leg(&packets[..6 * PACKETS], 1, MS);
+        second[stop..].iter_mut().for_each(|p| p.arrival = Tai(p.arrival.0 + frames * 33_366_667));
+        let mut r = receiver(2, Class::A);
+        r.feed(&in_order(&[by_leg(&packets, 0, 0), second]));
+        let c = r.finish();
+        check_all(&r, 0, 30);
+        assert_eq!((c.received, c.lost, c.late), (packets.len() as u64, 0, 0));
+        let leg = r.dep.legs()[1];
+        let (all, came) = (packets.len() as u64, stop as u64);
+        assert_eq!((leg.received, leg.lost, leg.late), (came, all - came, 30), "{frames} frames: {leg:?}");
+    }
+}
+
 // A frame never holds octets of two without saying so.
 
 #[test]

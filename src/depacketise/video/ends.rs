@@ -90,6 +90,11 @@ impl Video {
             }
             self.close_oldest();
         }
+        if self.several {
+            while let Some((id, high)) = self.frames.next_retired(self.clock) {
+                self.merge.retire(id, high + 1);
+            }
+        }
         self.set_next_expiry();
     }
 

@@ -93,6 +93,8 @@ pub(super) struct Closed {
     whole: bool,
     /// What comes from then on was too late.
     pub(super) expires: u64,
+    /// The highest number that it held; none when it has been taken notice of that nothing waits for it any more.
+    high: Option<u64>,
 }
 
 /// Where a packet belongs.
@@ -331,10 +333,11 @@ impl Frames {
     /// Remembers an open frame as closed and takes it out of the order. Gives its place among those that are remembered.
     pub(super) fn end(&mut self, index: u8, whole: bool) -> u8 {
         let open = self.get(index);
-        let Open { epoch, key, fields, ends, floor, expires, .. } = *open;
+        let Open { epoch, key, fields, ends, floor, expires, high, .. } = *open;
         let at = self.next_closed;
         if let Some(place) = self.closed.get_mut(at) {
-            *place = Some(Closed { epoch, key, fields, end: ends[0].max(ends[1]), floor, whole, expires });
+            *place =
+                Some(Closed { epoch, key, fields, end: ends[0].max(ends[1]), floor, whole, expires, high: Some(high) });
         }
         self.next_closed = (at + 1) % self.closed.len();
         if let Some(at) = self.order().iter().position(|i| *i == index) {
@@ -342,6 +345,13 @@ impl Frames {
             self.len -= 1;
         }
         at as u8
+    }
+
+    /// Of a frame that is closed and not waited for any more by any leg: its sequence, and the highest number that it held. Each
+    /// once.
+    pub(super) fn next_retired(&mut self, clock: u64) -> Option<(u64, u64)> {
+        let mut closed = self.closed.iter_mut().flatten().filter(|c| c.expires <= clock);
+        closed.find_map(|c| Some((c.epoch, c.high.take()?)))
     }
 
     pub(super) fn check_invariants(&self) {

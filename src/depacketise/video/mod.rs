@@ -285,6 +285,11 @@ impl Video {
         legs
     }
 
+    /// See [`super::Depacketiser::last_arrival`].
+    pub fn last_arrival(&self, leg: u8) -> Option<Tai> {
+        self.merge.last_arrival(leg)
+    }
+
     /// See [`super::Depacketiser::take_events`].
     pub fn take_events(&mut self, out: &mut Vec<Event>) {
         self.merge.take_events(out);

@@ -103,8 +103,9 @@ impl Video {
         if gap { self.frames.deadline_before_oldest() } else { 0 }
     }
 
-    /// A leg is at a frame that is closed now.
+    /// A leg is at a frame that is closed now. `at` is its place among those that are remembered, and no other's any more.
     pub(super) fn closed_for_legs(&mut self, index: u8, whole: bool, at: u8) {
+        self.current.iter_mut().filter(|current| current.index == CLOSED + at).for_each(|current| *current = NONE);
         for current in self.current.iter_mut().filter(|current| current.index == index) {
             *current = if whole && self.several { Current { index: CLOSED + at, ..*current } } else { NONE };
         }
