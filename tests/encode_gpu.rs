@@ -234,7 +234,8 @@ fn smooth(layout: &Layout) -> Frame {
     for row in 0..height {
         for x in 0..width {
             let at = plane.offset + row * plane.stride + 4 * x;
-            let (a, b) = ((x * 200 / width) as u8, (row * 200 / height) as u8);
+            // Slowly in small pictures as well: half of the chroma is left out.
+            let (a, b) = ((x * 200 / width.max(200)) as u8, (row * 200 / height.max(200)) as u8);
             buf.region_mut().as_mut_slice()[at..at + 4].copy_from_slice(&[20 + a, 20 + b, 220 - a / 2 - b / 2, 255]);
         }
     }
