@@ -86,6 +86,9 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// No time that somebody gives is longer.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(36_525 * 86_400);
+
 /// A time with its unit: `500us`, `20ms`, `1.5s`, `10min`, `2h`; a bare number is in seconds.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     let wrong = |why: &str| usage::wanted(why, "write a time like 500us, 30s or 2h");
@@ -102,7 +105,9 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
         _ => return Err(wrong(&format!("unknown unit {unit:?}: us, ms, s, min, h or d"))),
     };
     let number: f64 = number.parse().map_err(|_| wrong("a number with its unit is wanted"))?;
-    std::time::Duration::try_from_secs_f64(number * scale).map_err(|e| wrong(&e.to_string()))
+    let time = std::time::Duration::try_from_secs_f64(number * scale).map_err(|e| wrong(&e.to_string()))?;
+    // Far from where the clock of a computer ends.
+    if time > LONGEST { Err(wrong("more than a hundred years")) } else { Ok(time) }
 }
 
 #[cfg(test)]
@@ -122,7 +127,7 @@ mod tests {
         ] {
             assert_eq!(duration(text), Ok(wanted), "{text}");
         }
-        for text in ["", "s", "-1s", "1 fortnight", "1e400", "9999999999999999999999d", "1.2.3s"] {
+        for text in ["", "s", "-1s", "1 fortnight", "1e400", "9999999999999999999999d", "500000000000d", "1.2.3s"] {
             assert!(duration(text).is_err(), "{text}");
         }
     }

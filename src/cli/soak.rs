@@ -178,10 +178,12 @@ impl Soak {
     /// Takes an interval.
     fn take(&mut self, now: &mut Now<'_>, usage: process::Usage) {
         let elapsed = self.begun.elapsed();
-        if self.record.is_measuring()
-            && let Some(mut logs) = self.logs.take()
-        {
-            let added = logs.add(now.latency, elapsed);
+        if let Some(mut logs) = self.logs.take() {
+            let added = if self.record.is_measuring() {
+                logs.add(now.latency, elapsed)
+            } else {
+                logs.skip(now.latency, elapsed)
+            };
             self.logs = Some(logs);
             self.keep(added);
         }
@@ -297,7 +299,7 @@ fn finish(record: &Record, judges: &Judges, reports: Reports, json: bool) -> Res
             })
         );
     } else {
-        say::say!("{:>8}  {}", "soak", report.summary);
+        say::say!("{:>8}  {}; {}", "soak", report.summary, report.verdict_text());
         for check in report.checks.iter().filter(|c| c.severity > Severity::Pass) {
             say::say!("{:>8}  {}: {}: {}", check.severity.text(), check.group, check.name, check.message);
         }

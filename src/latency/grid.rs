@@ -33,13 +33,16 @@ impl Grid {
         (1..since.min(MOST)).map(move |n| ns.saturating_add(n * frame_ns))
     }
 
-    /// Frames from one to the next: by the media clock, or by the time that has passed where its timestamps jumped.
+    /// Frames from one to the next: by the media clock, or by the time that has passed where its timestamps jumped. Timestamps that go
+    /// on by no more than a second are believed whatever time has passed: it is the clock of the arrivals that was set then.
     fn frames(&self, timestamp: u32, before: u32, now: Tai, at: Tai) -> u64 {
         let Some(rate) = self.rate.filter(|r| r.num > 0 && r.den > 0) else { return 0 };
         let passed = now.since(at);
         let ticks = i64::from(timestamp.wrapping_sub(before) as i32);
         let by_clock = i128::from(ticks) * 1_000_000_000 / i128::from(self.clock_rate.max(1));
-        let by_clock = if (by_clock - i128::from(passed)).abs() <= i128::from(JUMP) { by_clock } else { passed.into() };
+        let goes_on = (1..=i128::from(JUMP)).contains(&by_clock);
+        let agrees = (by_clock - i128::from(passed)).abs() <= i128::from(JUMP);
+        let by_clock = if goes_on || agrees { by_clock } else { passed.into() };
         // Rounded: a timestamp is cut to its tick.
         let (num, den) = (i128::from(rate.num), i128::from(rate.den) * 1_000_000_000);
         u64::try_from((2 * by_clock * num + den) / (2 * den)).unwrap_or(0)
@@ -87,6 +90,24 @@ mod tests {
         assert_eq!(grid.missing(77 + 90_000 * 9, ms(10_100), 1).count(), 0, "backwards");
         let mut unknown = Grid::new(None, 90_000);
         assert_eq!(unknown.missing(0, ms(0), 1).count() + unknown.missing(90_000, ms(1000), 1).count(), 0);
+    }
+
+    /// The clock of the arrivals is set: by an hour, by the 37 s of TAI, back. No frame is missing.
+    #[test]
+    fn a_clock_that_is_set_is_no_outage() {
+        let fifty = Ratio { num: 50, den: 1 };
+        let mut grid = Grid::new(Some(fifty), 90_000);
+        let mut at = T.0;
+        let mut missing = 0;
+        for (n, step) in [0i64, 0, 3_600_000_000_000, 0, 37_000_000_000, 0, -37_000_000_000, 0].into_iter().enumerate()
+        {
+            at = at.wrapping_add_signed(20_000_000 + step);
+            missing += grid.missing(1800 * n as u32, Tai(at), 5).count();
+        }
+        assert_eq!(missing, 0);
+        // One frame that does not come while the clock is set is found.
+        at = at.wrapping_add_signed(40_000_000 + 3_600_000_000_000);
+        assert_eq!(grid.missing(1800 * 9, Tai(at), 5).collect::<Vec<_>>(), [20_000_005]);
     }
 
     proptest! {

@@ -443,14 +443,15 @@ fn escaped(text: &str) -> String {
 /// A number for people: three significant digits and more where it is large, no zeros behind.
 pub fn number(value: f64) -> String {
     let size = value.abs();
-    let digits = if size == 0.0 || size >= 1000.0 {
-        0
-    } else if size >= 100.0 {
-        1
-    } else if size >= 10.0 {
-        2
-    } else {
-        3
+    let digits = match size {
+        0.0 => 0,
+        s if s >= 1000.0 => 0,
+        s if s >= 100.0 => 1,
+        s if s >= 10.0 => 2,
+        s if s >= 0.1 => 3,
+        s if s >= 0.01 => 4,
+        s if s >= 0.001 => 5,
+        _ => 6,
     };
     let text = format!("{value:.digits$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };

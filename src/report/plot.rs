@@ -146,7 +146,7 @@ fn series(out: &mut String, title: &str, unit: &str, lines: &[Line], limits: &[L
     let (near, far) = split_limits(limits, least, most);
     let least = near.iter().map(|l| l.value).fold(least, f64::min);
     let most = near.iter().map(|l| l.value).fold(most, f64::max);
-    let room = ((most - least) * 0.08).max(most.abs() * 1e-3).max(1e-6);
+    let room = ((most - least) * 0.08).max(most.abs() * 1e-2).max(1e-6);
     let end = points().map(|p| p.t).fold(0.0, f64::max);
     let x = x_axis(0.0, if end > 0.0 { end } else { 1.0 }, false);
     let y = y_axis(least - room, most + room, false);
@@ -235,7 +235,7 @@ fn histogram(out: &mut String, title: &str, bins: &[Bin], limits: &[Limit]) -> s
     let (x, y) = (x_axis(from, to, log), y_axis(0.7, most * 1.3, true));
     open(out, title, HEIGHT, "")?;
     grid(out, x, y, "")?;
-    for bin in bins {
+    for bin in bins.iter().filter(|b| b.count > 0) {
         let (left, right, top) = (x.at(bin.from), x.at(bin.to), y.at(height(bin)));
         let width = (right - left - 0.6).max(1.2);
         write!(

@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 pub struct Logs {
     folder: PathBuf,
     begun: SystemTime,
-    files: [Option<File>; 4],
+    /// Those that have their head.
+    headed: [bool; 4],
     /// Since `begun`, when the last interval ended.
     last: Duration,
 }
@@ -33,7 +34,23 @@ impl Logs {
                 .because(e)
                 .cure("check its permissions, or name another folder")
         })?;
-        Ok(Logs { folder: folder.into(), begun, files: [const { None }; 4], last: Duration::ZERO })
+        Ok(Logs { folder: folder.into(), begun, headed: [false; 4], last: Duration::ZERO })
+    }
+
+    /// An interval that is not logged, of the warm-up, has ended. What it takes to log is done all the same, so that the memory for
+    /// it does not look like growth behind the warm-up.
+    ///
+    /// # Errors
+    /// It cannot be put into words.
+    pub fn skip(&mut self, recorder: &Recorder, now: Duration) -> Result<()> {
+        for hop in Hop::ALL {
+            let histogram = recorder.interval(hop);
+            if !histogram.is_empty() {
+                self.words(hop, histogram, now)?;
+            }
+        }
+        self.last = now;
+        Ok(())
     }
 
     /// Writes what a recorder holds since its last interval; `now` since the beginning.
@@ -51,12 +68,27 @@ impl Logs {
         Ok(())
     }
 
+    /// Appends to the file of a hop; none stays open between two intervals.
     fn line(&mut self, hop: Hop, histogram: &Histogram<u64>, now: Duration) -> Result<()> {
-        let path = self.folder.join(format!("latency.{}.hlog", hop.name()));
-        let failed = |e: &dyn std::fmt::Display| {
-            Error::new(Kind::Output, format!("cannot write {}: {e}", path.display()))
-                .cure("check its permissions and the space on the disk")
+        let text = self.words(hop, histogram, now)?;
+        let Some(headed) = self.headed.get_mut(hop as usize) else { return Ok(()) };
+        let mut options = File::options();
+        let (options, text) = if *headed {
+            // The head stands once at the beginning.
+            let from = text.trim_ascii_end().iter().rposition(|o| *o == b'\n').map_or(0, |n| n + 1);
+            (options.append(true), text.get(from..).unwrap_or_default())
+        } else {
+            (options.write(true).create(true).truncate(true), text.as_slice())
         };
+        let path = path(&self.folder, hop);
+        options.open(&path).and_then(|mut file| file.write_all(text)).map_err(|e| failed(&path, &e))?;
+        *headed = true;
+        Ok(())
+    }
+
+    /// Head and line of an interval.
+    fn words(&self, hop: Hop, histogram: &Histogram<u64>, now: Duration) -> Result<Vec<u8>> {
+        let path = || path(&self.folder, hop);
         let mut text = Vec::new();
         let mut serializer = V2DeflateSerializer::new();
         let mut builder = IntervalLogWriterBuilder::new();
@@ -67,28 +99,20 @@ impl Logs {
         builder.with_max_value_divisor(1e6);
         builder
             .begin_log_with(&mut text, &mut serializer)
-            .map_err(|e| failed(&e))?
-            .write_histogram(histogram, self.last, now - self.last, None)
-            .map_err(|e| failed(&format!("{e:?}")))?;
-        // The head stands once at the beginning.
-        let place = self.files.get_mut(hop as usize).filter(|f| f.is_some());
-        let from = if place.is_some() {
-            text.trim_ascii_end().iter().rposition(|o| *o == b'\n').map_or(0, |n| n + 1)
-        } else {
-            0
-        };
-        let file = match place {
-            Some(file) => file,
-            None => {
-                let file = File::create(&path).map_err(|e| failed(&e))?;
-                let Some(place) = self.files.get_mut(hop as usize) else { return Ok(()) };
-                *place = Some(file);
-                place
-            }
-        };
-        let text = text.get(from..).unwrap_or_default();
-        file.as_mut().map_or(Ok(()), |f| f.write_all(text)).map_err(|e| failed(&e))
+            .map_err(|e| failed(&path(), &e))?
+            .write_histogram(histogram, self.last, now.saturating_sub(self.last), None)
+            .map_err(|e| failed(&path(), &format!("{e:?}")))?;
+        Ok(text)
     }
+}
+
+fn path(folder: &Path, hop: Hop) -> PathBuf {
+    folder.join(format!("latency.{}.hlog", hop.name()))
+}
+
+fn failed(path: &Path, e: &dyn std::fmt::Display) -> Error {
+    Error::new(Kind::Output, format!("cannot write {}: {e}", path.display()))
+        .cure("check its permissions and the space on the disk")
 }
 
 #[cfg(test)]
@@ -103,14 +127,16 @@ mod tests {
     fn intervals_are_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let mut logs = Logs::create(&folder.path().join("deep/er"), begun).unwrap();
         let (probe, mut recorder) = channel(Media { rate: None, clock: None, clock_rate: 90_000 });
+        let mut logs = Logs::create(&folder.path().join("deep/er"), begun).unwrap();
+        // A warm-up of ten seconds belongs to no interval.
+        logs.skip(&recorder, Duration::from_secs(10)).unwrap();
         for second in 1..=3u64 {
             for n in 0..second {
                 probe.delivered(n, 0, Tai(5), Tai(1_000_000_000), Tai(1_000_000_000 + second * 1_000_000));
             }
             recorder.drain();
-            logs.add(&recorder, Duration::from_secs(second)).unwrap();
+            logs.add(&recorder, Duration::from_secs(10 + second)).unwrap();
             recorder.next_interval();
         }
         let text = std::fs::read(folder.path().join("deep/er/latency.complete.hlog")).unwrap();
@@ -126,7 +152,7 @@ mod tests {
                 LogEntry::StartTime(t) | LogEntry::BaseTime(t) => assert_eq!(t.as_secs(), 1_700_000_000),
             }
         }
-        assert_eq!(found, [(0, 1, 1), (1, 1, 2), (2, 1, 3)]);
+        assert_eq!(found, [(10, 1, 1), (11, 1, 2), (12, 1, 3)]);
         assert!(!folder.path().join("deep/er/latency.gpu.hlog").exists(), "no GPU");
     }
 

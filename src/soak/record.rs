@@ -137,6 +137,14 @@ impl Record {
         self.extend_series(seconds, &counters, spreads);
         self.latest = counters;
         if self.origin_s.is_none() {
+            // The memory for what counts later is used from now on, so that it does not look like growth.
+            for hop in Hop::ALL.into_iter().filter(|hop| !recorder.interval(*hop).is_empty()) {
+                self.latencies.entry(hop).or_insert_with(|| {
+                    let mut histogram = latency::histogram();
+                    histogram.reset();
+                    Latency(histogram)
+                });
+            }
             if seconds < self.warm_up_s {
                 return;
             }
@@ -361,5 +369,8 @@ mod tests {
         assert_eq!((read.counter("lost"), &read.points, &read.events), (Some(5), &record.points, &record.events));
         std::fs::write(&path, serde_json::to_string(&Record { version: VERSION + 1, ..record }).unwrap()).unwrap();
         assert!(super::super::checkpoint::read(&path).unwrap_err().to_string().contains("version"));
+        // Of another version everything else may be different.
+        std::fs::write(&path, format!("{{\"version\":{},\"other\":[]}}", VERSION + 1)).unwrap();
+        assert!(super::super::checkpoint::read(&path).unwrap_err().to_string().contains("has version"));
     }
 }

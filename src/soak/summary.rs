@@ -58,7 +58,7 @@ pub fn summary(record: &Record, judges: &Judges) -> Report {
     if let Some((_, baseline)) = &judges.baseline {
         baseline::compare(&out.metrics, baseline).into_iter().for_each(|check| out.check(check));
     }
-    out.summary = sentence(record, &out);
+    out.summary = sentence(record);
     out.sections = vec![
         figures(&measured),
         latencies(record),
@@ -80,14 +80,13 @@ pub fn summary(record: &Record, judges: &Judges) -> Report {
     out
 }
 
-fn sentence(record: &Record, report: &Report) -> String {
+fn sentence(record: &Record) -> String {
     let warm_up =
         if record.warm_up_s > 0.0 { format!(" after a warm-up of {:.0} s", record.warm_up_s) } else { String::new() };
     let count = |name| record.counter(name).unwrap_or(0);
     let frames = count("frames.complete") + count("frames.incomplete");
     let (seconds, packets, lost) = (record.measured_s(), count("received"), count("lost"));
-    let verdict = report.verdict_text();
-    format!("{seconds:.0} s{warm_up}: {frames} frames of {packets} packets, {lost} packets lost; {verdict}.")
+    format!("{seconds:.0} s{warm_up}: {frames} frames of {packets} packets, {lost} packets lost")
 }
 
 fn whole(record: &Record) -> Check {

@@ -243,6 +243,27 @@ fn the_deadline_of_ancillary_data() {
     assert_eq!(of(&fields(-45_000_000, 0), "").2, 20);
 }
 
+/// What an SDP says of itself is foreign: it makes no markup, no lines and no colours.
+#[test]
+fn names_from_strangers_stay_text() {
+    let hostile = "<script>alert(1)</script>&\"'\u{1b}[31m";
+    let described = flows(&sdp("; TP=2110TPN").replace("s=synthetic", &format!("s={hostile}")));
+    assert!(described[0].name.contains("<script>"), "{}", described[0].name);
+    let file = capture(frames(0, Pacing::Gapped, 2, |_, _| 0));
+    let report = analysis(&file, &Options { flows: described, ..Options::default() }).report();
+    use gdmedia::report::{Form, render};
+    for form in [Form::Html, Form::Junit] {
+        let text = render(&report, form).unwrap();
+        assert!(
+            !text.contains("<script>alert") && text.contains("&lt;script&gt;alert(1)&lt;/script&gt;&amp;"),
+            "{form:?}"
+        );
+        assert!(!text.contains('\u{1b}'), "{form:?}");
+    }
+    let text = render(&report, Form::Text).unwrap();
+    assert!(text.contains("<script>") && !text.contains('\u{1b}'), "{text}");
+}
+
 #[test]
 fn two_legs_without_an_sdp_are_probably_two_legs() {
     let mut sent = frames(0, Pacing::Gapped, 4, |_, _| -10_000);
