@@ -4,7 +4,7 @@ use super::record::{Record, VERSION};
 use crate::error::{Error, Kind, Result};
 use crate::report::replace;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// The name under which the next one is written, in the same folder so that it can be renamed.
@@ -20,10 +20,13 @@ pub fn beside(path: &Path) -> PathBuf {
 /// The file cannot be written.
 pub fn write(record: &Record, path: &Path) -> Result<()> {
     let beside = beside(path);
-    let text = serde_json::to_vec(record)
-        .map_err(|e| Error::new(Kind::Internal, "a checkpoint cannot be put into words").because(e))?;
-    let written =
-        File::create(&beside).and_then(|mut file| file.write_all(&text).and_then(|()| replace(&file, &beside, path)));
+    // Piece by piece: all of it at once would be memory that grows with the run.
+    let put = |file: &File| {
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        serde_json::to_writer(&mut out, record)?;
+        out.flush()
+    };
+    let written = File::create(&beside).and_then(|file| put(&file).and_then(|()| replace(&file, &beside, path)));
     written.map_err(|e| {
         Error::new(Kind::Output, format!("cannot write the checkpoint {}", path.display()))
             .because(e)
