@@ -17,7 +17,6 @@ pub struct Place {
     target: PathBuf,
     beside: PathBuf,
     form: Form,
-    file: File,
 }
 
 /// Names beside a file that are tried: those before are left from processes that were killed.
@@ -42,8 +41,8 @@ impl Place {
             }
             Err(_) => path.to_owned(),
         };
-        let (beside, file) = begin(&target).map_err(|e| cannot(path, e))?;
-        Ok(Place { path: path.to_owned(), target, beside, form, file })
+        let beside = begin(&target).map_err(|e| cannot(path, e))?;
+        Ok(Place { path: path.to_owned(), target, beside, form })
     }
 
     /// The name that was given.
@@ -55,12 +54,14 @@ impl Place {
     ///
     /// # Errors
     /// Those of [`render`]; the file cannot be written.
-    pub fn write(mut self, report: &Report) -> Result<()> {
+    pub fn write(self, report: &Report) -> Result<()> {
         let text = render(report, self.form)?;
-        self.file
-            .write_all(text.as_bytes())
-            .and_then(|()| replace(&self.file, &self.beside, &self.target))
-            .map_err(|e| cannot(&self.path, e))
+        let put = |mut file: File| {
+            file.write_all(text.as_bytes())?;
+            replace(&file, &self.beside, &self.target)
+        };
+        // Not open meanwhile: open files of a run are counted.
+        File::create(&self.beside).and_then(put).map_err(|e| cannot(&self.path, e))
     }
 }
 
@@ -72,14 +73,14 @@ impl Drop for Place {
 }
 
 /// A new file in the same folder, so that it can be renamed.
-fn begin(target: &Path) -> io::Result<(PathBuf, File)> {
+fn begin(target: &Path) -> io::Result<PathBuf> {
     let mut tried = 0;
     loop {
         let mut name = target.as_os_str().to_owned();
         name.push(format!(".{}-{tried}.part", std::process::id()));
         let beside = PathBuf::from(name);
         match File::create_new(&beside) {
-            Ok(file) => return Ok((beside, file)),
+            Ok(_) => return Ok(beside),
             Err(e) if e.kind() == ErrorKind::AlreadyExists && tried < TRIES => tried += 1,
             Err(e) => return Err(e),
         }
