@@ -1,4 +1,4 @@
-// From a finished frame: a smaller picture, one without alpha, and the number that the test pattern carries.
+// From a finished frame: a smaller picture, counts for scopes, one without alpha, and the number that the test pattern carries.
 #include "write.cuh"
 
 // What `scale` wants to know; the same in src/kernel/cuda/scale.rs. Components are in the order of the planes.
@@ -82,6 +82,51 @@ extern "C" __global__ void __launch_bounds__(128) scale(const __grid_constant__ 
         }
     }
     reinterpret_cast<u32*>(s.to)[pixel] = c[0] | c[1] << 8 | c[2] << 16 | 0xff000000;
+}
+
+// What `count` wants to know; the same in src/kernel/cuda/scope.rs.
+struct Count {
+    Scale frame;      // what is read
+    u64 waveform;     // 32-bit cells, all of them 0: trace, column, level
+    u64 vectorscope;  // Cb, Cr; 0: none
+    u32 width;
+    u32 height;
+    u32 columns;
+    u32 traces;
+    u32 component[3]; // that a trace shows
+    u32 up;           // bits that samples lack of ten
+};
+static_assert(sizeof(Count) == 216, "Count");
+
+// One more in a cell, for each thread that is `mine`: those of a warp that hit the same cell add at once, since most of
+// a picture is like its neighbour. All threads of the warp come here.
+__device__ __forceinline__ void add(u32* cells, u32 cell, bool mine) {
+    const u32 same = __match_any_sync(~0u, mine ? cell : ~0u);
+    if (mine && (threadIdx.x & 31) == __ffs(same) - 1) atomicAdd(cells + cell, (u32)__popc(same));
+}
+
+// A block a column of the waveform.
+extern "C" __global__ void __launch_bounds__(256) count(const __grid_constant__ Count c) {
+    __shared__ u32 levels[3][256];
+    for (u32 i = 0; i < 3; i++) levels[i][threadIdx.x] = 0;
+    __syncthreads();
+    // The columns x of the picture for which x * columns / width is this one.
+    const u32 left = (u32)(((u64)blockIdx.x * c.width + c.columns - 1) / c.columns);
+    const u32 right = (u32)(((u64)(blockIdx.x + 1) * c.width + c.columns - 1) / c.columns);
+    const u32 across = right - left;
+    const u64 pixels = (u64)across * c.height;
+    const auto level = [&](u32 i, u32 x, u32 y) { return sample(c.frame, i, x, y) << c.up >> 2 & 0xff; };
+    for (u64 first = 0; first < pixels; first += 256) {
+        const u64 pixel = first + threadIdx.x;
+        const bool mine = pixel < pixels;
+        const u32 x = mine ? left + (u32)(pixel % across) : left, y = mine ? (u32)(pixel / across) : 0;
+        for (u32 trace = 0; trace < c.traces; trace++) add(levels[trace], level(c.component[trace], x, y), mine);
+        if (c.vectorscope) add(reinterpret_cast<u32*>(c.vectorscope), level(1, x, y) << 8 | level(2, x, y), mine);
+    }
+    __syncthreads();
+    for (u32 trace = 0; trace < c.traces; trace++) {
+        reinterpret_cast<u32*>(c.waveform)[(trace * c.columns + blockIdx.x) * 256 + threadIdx.x] = levels[trace][threadIdx.x];
+    }
 }
 
 // Where the strips of the test pattern lie and how their pixels do; the same in src/send/pattern/gpu.rs.

@@ -43,6 +43,7 @@
 //! | [`sink`], [`send`] | where frames go; where test streams come from |
 //! | [`record`] | frames on disk, and back: segments, ways to the disk, checks |
 //! | [`encode`] | which encoder runs, and frames compressed into files and streams |
+//! | `preview` | a page in a browser: pictures of frames, and the status |
 //! | [`latency`] | how long frames take, hop by hop |
 //! | [`analyze`] | a capture from beginning to end: flows, losses, timing |
 //! | [`doctor`] | what a machine has for an SDP, and what is missing |
@@ -53,6 +54,7 @@
 //! | --- | --- | --- |
 //! | `cuda` (default) | frames in GPU memory, unpacked there | nothing: driver and compiler are looked for |
 //! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
+//! | `preview` (default) | the preview in a browser | nothing |
 //! | `rivermax` | reception by NVIDIA Rivermax, see `rx::rivermax` | its SDK to build; its library, licence and card to run |
 //! | `rivermax-stand-in` | the same against a stand-in for the library, for tests | libclang to build |
 //! | `cuda` and `gst` | CUDA memory for fragments that take it, see `sink::gst::Fragment::cuda` | GStreamer's CUDA library, looked for |
@@ -78,6 +80,8 @@ pub mod merge;
 pub mod packetise;
 pub mod pipeline;
 pub mod plan;
+#[cfg(feature = "preview")]
+pub mod preview;
 pub mod ptp;
 pub mod record;
 pub mod report;
@@ -96,5 +100,5 @@ pub mod wire;
 pub mod worker;
 
 pub use error::{Error, Kind};
-pub use gdmedia_convert::{format, scale};
+pub use gdmedia_convert::{format, scale, scope};
 pub use gdmedia_sdp as sdp;

@@ -8,11 +8,12 @@
 
 use gdmedia::format::{Layout, Output};
 use gdmedia::gpu::{Gpu, Stream};
-use gdmedia::kernel::cuda::{CHECKED, Piece, Program, SEGMENTS, Scaler, Segment, Span};
+use gdmedia::kernel::cuda::{CHECKED, Counter, Piece, Program, SEGMENTS, Scaler, Segment, Span};
 use gdmedia::kernel::{Colour, Conversion, Level, Pair, Run, at, conceal, pairs};
 use gdmedia::mem::{Device, Pinned, Region};
 use gdmedia::plan::Missing;
 use gdmedia::scale::scale;
+use gdmedia::scope::scope;
 use gdmedia::sdp::{Colorimetry, Depth, Range, Sampling, Scan, Tcs};
 use gdmedia::send::pattern::{NumberReader, Pattern, read_number};
 use mask::{Mask, Rng, paint};
@@ -459,6 +460,50 @@ fn previews_are_the_law() {
                 let wrong = got.iter().zip(&picture.octets).position(|(a, b)| a != b);
                 assert_eq!(wrong, None, "{pair} {:?} by {factor}", conversion.layout.wire);
                 assert!(got[octets..].iter().all(|&o| o == 0xa5), "octets behind the picture");
+            }
+        }
+    }
+}
+
+#[test]
+fn scopes_are_those_of_the_cpu() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut rng = Rng(43);
+    for pair in pairs() {
+        let sizes: &[(u32, u32)] = if quick() { &[(65, 40)] } else { &[(1, 1), (33, 37), (65, 40), (720, 488), (1920, 90)] };
+        for &(width, height) in sizes {
+            let scan = rng.of(Scan::ALL);
+            let layout = pair.layout(width, height, scan).or_else(|| pair.layout(width, height, Scan::Progressive));
+            let conversion = Conversion { layout: layout.expect("every pair has progressive pictures"), colour: COLOUR };
+            let mut frame = vec![0; conversion.layout.size];
+            match rng.below(3) {
+                // Most of a picture is flat: all count in one cell.
+                0 => frame.fill(rng.below(256) as u8),
+                _ => frame.fill_with(|| rng.below(256) as u8),
+            }
+            if conversion.output() == Output::Planar && pair.depth != Depth::D8 {
+                // Words hold a sample and nothing above it.
+                let mask = ((1u32 << pair.depth.bits()) - 1) as u16;
+                frame.as_chunks_mut().0.iter_mut().for_each(|word| *word = (u16::from_le_bytes(*word) & mask).to_le_bytes());
+            }
+            bench.set_frames(&frame);
+            for columns in [1, 64, 480] {
+                let counter = Counter::load(&bench.gpu, &conversion, columns);
+                let Some(wanted) = scope(&conversion, &frame, columns, Level::Scalar) else {
+                    assert!(counter.is_err(), "{pair}");
+                    break;
+                };
+                let counter = counter.unwrap();
+                let (octets, to) = (counter.octets(), bench.planes[0].address());
+                // SAFETY: the frame lies there, the plane has room for the counts, and both stay until the wait is over.
+                unsafe {
+                    bench.stream.fill(to, 0xa5, octets + 64).unwrap();
+                    counter.run(&bench.stream, bench.frames.address(), to).unwrap();
+                }
+                bench.stream.synchronize().unwrap();
+                let got = &bench.planes[0].as_slice()[..octets + 64];
+                assert!(counter.read(got) == wanted, "{pair} {:?}, {columns} columns", conversion.layout.wire);
+                assert!(got[octets..].iter().all(|&o| o == 0xa5), "octets behind the counts");
             }
         }
     }

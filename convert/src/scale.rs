@@ -56,45 +56,162 @@ pub fn scale(conversion: &Conversion, frame: &[u8], factor: u32) -> Option<Pictu
         return None;
     }
     assert!(frame.len() >= conversion.layout.size, "memory holds a frame");
-    let law = law(conversion);
+    Some(match Words::of(conversion, frame, factor) {
+        Some(mut words) => averages(conversion, factor, |v, sums| words.sums(v, sums)),
+        None => by_pixels(conversion, frame, factor),
+    })
+}
+
+/// Columns and rows of a box.
+fn a_box(conversion: &Conversion, factor: u32) -> [usize; 2] {
     let wire = conversion.wire();
-    let [width, height] = [wire.width, wire.height].map(|n| n as usize);
-    let [across, down] = [width, height].map(|n| n.min(factor.max(1) as usize));
-    let [columns, rows] = [width / across, height / down];
-    let n = across as u64 * down as u64;
-    let reader = Reader { conversion, frame, tables: rgba::tables(conversion) };
-    let mut line = [0; 3].map(|_| vec![0; width]);
-    let mut sums = vec![[0; 3]; columns];
-    let mut octets = Vec::with_capacity(columns * rows * 4);
-    for v in 0..rows {
-        sums.fill([0u64; 3]);
+    [wire.width, wire.height].map(|n| n.min(factor.max(1)) as usize)
+}
+
+/// The law, pixel by pixel.
+fn by_pixels(conversion: &Conversion, frame: &[u8], factor: u32) -> Picture {
+    let [across, down] = a_box(conversion, factor);
+    let reader = Reader::new(conversion, frame);
+    let mut line = [0; 3].map(|_| vec![0; conversion.wire().width as usize]);
+    averages(conversion, factor, |v, sums: &mut [Vec<u64>; 3]| {
         for y in v * down..(v + 1) * down {
             reader.row(y, &mut line);
-            for (i, line) in line.iter().enumerate() {
-                for (sums, samples) in sums.iter_mut().zip(line.chunks_exact(across)) {
-                    sums[i] += samples.iter().map(|&s| u64::from(s)).sum::<u64>();
+            for (sums, line) in sums.iter_mut().zip(&line) {
+                for (sum, samples) in sums.iter_mut().zip(line.chunks_exact(across)) {
+                    *sum += samples.iter().map(|&s| u64::from(s)).sum::<u64>();
                 }
             }
         }
-        for sums in &sums {
-            let average = sums.map(|sum| ((sum + n / 2) / n) as u16);
+    })
+}
+
+/// Steps 3 and 4, from the sums of each component in each box of a row `v` of boxes.
+fn averages<T: Copy + Default + Into<u64>>(
+    conversion: &Conversion,
+    factor: u32,
+    mut add: impl FnMut(usize, &mut [Vec<T>; 3]),
+) -> Picture {
+    let (law, wire) = (law(conversion), conversion.wire());
+    let [across, down] = a_box(conversion, factor);
+    let [columns, rows] = [wire.width as usize / across, wire.height as usize / down];
+    let n = across as u64 * down as u64;
+    // Boxes of a power of two are the common ones, and a division costs more than all else here.
+    let shift = n.is_power_of_two().then(|| n.trailing_zeros());
+    let mean = |sum: u64| match shift {
+        Some(shift) => (sum + n / 2) >> shift,
+        None => (sum + n / 2) / n,
+    };
+    let mut sums = [0; 3].map(|_| vec![T::default(); columns]);
+    let mut octets = Vec::with_capacity(columns * rows * 4);
+    for v in 0..rows {
+        sums.iter_mut().for_each(|sums| sums.fill(T::default()));
+        add(v, &mut sums);
+        let [first, second, third] = &sums;
+        for ((&a, &b), &c) in first.iter().zip(second).zip(third) {
+            let average = [a, b, c].map(|sum| mean(sum.into()) as u16);
             let [r, g, b] = law.map_or(average.map(|s| s as u8), |law| law.pixel(average));
             octets.extend([r, g, b, 255]);
         }
     }
-    Some(Picture { width: columns as u32, height: rows as u32, octets })
+    Picture { width: columns as u32, height: rows as u32, octets }
+}
+
+/// Sums of planar integers of more than eight bits, straight from their planes: what a receiver has by default.
+struct Words<'a> {
+    reader: Reader<'a>,
+    across: usize,
+    down: usize,
+    /// Columns and rows that share a colour sample.
+    pair: usize,
+    two_rows: usize,
+    /// Brings a sample's highest bit to bit 15.
+    top: u32,
+}
+
+impl<'a> Words<'a> {
+    /// `None` where samples are others, boxes cut pairs of columns, or their sums need more than 32 bits.
+    fn of(conversion: &'a Conversion, frame: &'a [u8], factor: u32) -> Option<Self> {
+        let wire = conversion.wire();
+        let [across, down] = a_box(conversion, factor);
+        let (pair, two_rows) = shared(conversion);
+        let words = conversion.output() == Output::Planar && !matches!(wire.depth, Depth::D8 | Depth::F16);
+        let fits = across as u64 * down as u64 * 1023 <= u64::from(u32::MAX);
+        (words && fits && (across == 1 || across.is_multiple_of(pair))).then(|| Words {
+            reader: Reader::new(conversion, frame),
+            across,
+            down,
+            pair,
+            two_rows,
+            top: 16 - wire.depth.bits(),
+        })
+    }
+
+    fn sums(&mut self, v: usize, sums: &mut [Vec<u32>; 3]) {
+        let planes = self.reader.conversion.layout.planes.len();
+        for y in v * self.down..(v + 1) * self.down {
+            for (i, sums) in sums.iter_mut().enumerate().take(planes) {
+                let (pair, two_rows) = if i == 0 { (1, 1) } else { (self.pair, self.two_rows) };
+                let row = self.reader.octets(i, y / two_rows).as_chunks::<2>().0;
+                if self.across == 1 && pair == 2 {
+                    for (x, sum) in sums.iter_mut().enumerate() {
+                        *sum += ten(row[x / 2], self.top);
+                    }
+                    continue;
+                }
+                let times = pair as u32;
+                match self.across / pair {
+                    1 => add::<1>(sums, row, self.top, times),
+                    2 => add::<2>(sums, row, self.top, times),
+                    4 => add::<4>(sums, row, self.top, times),
+                    8 => add::<8>(sums, row, self.top, times),
+                    n => {
+                        for (sum, samples) in sums.iter_mut().zip(row.chunks_exact(n)) {
+                            *sum += times * samples.iter().map(|&s| ten(s, self.top)).sum::<u32>();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Step 2 for a word.
+#[inline(always)]
+fn ten(word: [u8; 2], top: u32) -> u32 {
+    u32::from(u16::from_le_bytes(word) << top >> 6)
+}
+
+#[inline(always)]
+fn add<const N: usize>(sums: &mut [u32], row: &[[u8; 2]], top: u32, times: u32) {
+    for (sum, samples) in sums.iter_mut().zip(row.as_chunks::<N>().0) {
+        *sum += times * samples.iter().map(|&s| ten(s, top)).sum::<u32>();
+    }
+}
+
+/// Columns and rows of a planar frame that share a colour sample.
+fn shared(conversion: &Conversion) -> (usize, usize) {
+    match conversion.wire().sampling.subsampling() {
+        Subsampling::Half422 => (2, 1),
+        Subsampling::Quarter420 => (2, 2),
+        Subsampling::Full444 | Subsampling::One => (1, 1),
+    }
 }
 
 /// Brings rows of a frame to ten bits; those of RGBA stay at eight.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     conversion: &'a Conversion,
     frame: &'a [u8],
     tables: [Option<&'static Table>; 2],
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Of a frame that holds its layout, in neither wire octets nor rgb16f.
+    pub(crate) fn new(conversion: &'a Conversion, frame: &'a [u8]) -> Self {
+        Reader { conversion, frame, tables: rgba::tables(conversion) }
+    }
+
     /// Row `y` of the picture, one line a component in the order of the planes; R, G, B of RGBA.
-    fn row(&self, y: usize, lines: &mut [Vec<u16>; 3]) {
+    pub(crate) fn row(&self, y: usize, lines: &mut [Vec<u16>; 3]) {
         let output = self.conversion.output();
         match output {
             Output::Planar => self.planar(y, lines),
@@ -128,12 +245,7 @@ impl Reader<'_> {
 
     fn planar(&self, y: usize, lines: &mut [Vec<u16>; 3]) {
         let wire = self.conversion.wire();
-        let subsampling = wire.sampling.subsampling();
-        let (pair, two_rows) = match subsampling {
-            Subsampling::Half422 => (2, 1),
-            Subsampling::Quarter420 => (2, 2),
-            Subsampling::Full444 | Subsampling::One => (1, 1),
-        };
+        let (pair, two_rows) = shared(self.conversion);
         let top = 16 - wire.depth.bits();
         // A key has one plane, and its matrix takes nothing of the others.
         for (i, line) in lines.iter_mut().enumerate().take(self.conversion.layout.planes.len()) {
@@ -361,6 +473,31 @@ mod tests {
             scalar::select(&conversion)(&conversion, run, &mut memory);
         }
         (conversion, memory)
+    }
+
+    /// Random frames of every planar format: sums of words are those of pixels.
+    #[test]
+    fn words_are_summed_as_pixels_are() {
+        let (mut fast, mut state) = (0, 0x9e37_79b9u32);
+        for pair in pairs().filter(|pair| pair.output == Output::Planar) {
+            for (width, height) in [(64, 10), (37, 9), (2, 2), (130, 3)] {
+                let Some(layout) = pair.layout(width, height, Scan::Progressive) else { continue };
+                let c = Conversion { layout, colour: NARROW };
+                let mut memory = vec![0u8; c.layout.size];
+                memory.fill_with(|| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 24) as u8
+                });
+                // Bits above a sample are no part of it.
+                for factor in [0, 1, 2, 3, 4, 6, 8, 16, 100] {
+                    let Some(mut words) = Words::of(&c, &memory, factor) else { continue };
+                    let got = averages(&c, factor, |v, sums| words.sums(v, sums));
+                    assert_eq!(got, by_pixels(&c, &memory, factor), "{pair} {width}x{height} by {factor}");
+                    fast += 1;
+                }
+            }
+        }
+        assert!(fast > 100, "{fast}");
     }
 
     #[test]

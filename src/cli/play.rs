@@ -6,6 +6,11 @@ mod engine;
 mod health;
 mod limits;
 mod overlay;
+#[cfg(feature = "preview")]
+mod preview;
+#[cfg(not(feature = "preview"))]
+#[path = "play/no_preview.rs"]
+mod preview;
 mod report;
 mod sinks;
 mod time;
@@ -41,6 +46,7 @@ use gdmedia::rx::socket;
 use gdmedia::sink::export::Target;
 use gdmedia::timing::Rules;
 use gdmedia::worker::{Ended, Report, Worker};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -112,6 +118,19 @@ pub struct Args {
     /// Layout of the frames in memory; by default what the sinks want
     #[arg(long, value_enum, value_name = "LAYOUT")]
     output: Option<Pixels>,
+    /// Show frames and status in a browser, at this address (an address, a port, or both; without one 127.0.0.1:8110, for
+    /// this machine alone); by default where there is neither a display nor another sink
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:8110",
+          value_parser = preview::address)]
+    preview: Option<SocketAddr>,
+    /// Columns of the preview's live picture, about
+    #[arg(long, value_name = "N", default_value_t = 960, value_parser = clap::value_parser!(u32).range(16..=7680))]
+    #[cfg_attr(not(feature = "preview"), allow(dead_code, reason = "the option says so"))]
+    preview_width: u32,
+    /// Pictures a second of the preview at most
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[cfg_attr(not(feature = "preview"), allow(dead_code, reason = "the option says so"))]
+    preview_rate: u32,
     /// Write one frame as a PNG picture
     #[arg(long, value_name = "FILE.png")]
     snapshot: Option<PathBuf>,
@@ -688,6 +707,8 @@ fn watch(
     let mut heard = false;
     let mut events = Vec::new();
     let mut words = Words::new(run.video, run.args.overlay);
+    #[cfg(feature = "preview")]
+    let mut teller = sinks.page().map(|page| preview::Teller::new(page, run.flow, run.video));
     let end = loop {
         std::thread::sleep(Duration::from_millis(20));
         let report = worker.report();
@@ -729,6 +750,10 @@ fn watch(
             break if heard { End::Duration } else { End::NoMedia };
         }
         latency.drain();
+        #[cfg(feature = "preview")]
+        if let Some(teller) = &mut teller {
+            teller.tell(&report, latency, sinks, health, metering);
+        }
         if status.is_due() {
             for text in time.update(latency.rtp_latency_ns()) {
                 status.say(Said::time(&text));

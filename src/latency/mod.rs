@@ -116,15 +116,39 @@ pub struct Recorder {
     hops: [Record; 4],
     grids: [Grid; 3 + SINKS],
     /// Timestamps of frames that are perhaps not finished.
-    recent: [(u64, u32); 64],
+    known: [(u64, u32); 64],
     latency_ns: Option<i64>,
     early: u64,
+    recent: [Recent; 4],
 }
 
 #[derive(Debug)]
 struct Record {
     interval: Histogram<u64>,
     total: Histogram<u64>,
+}
+
+/// Latencies since they were asked for last, in nanoseconds; see [`Recorder::take_recent`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recent {
+    /// Frames, with those that did not come.
+    pub count: u64,
+    /// Of all together.
+    pub sum: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+impl Recent {
+    fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(ns);
+        self.max = self.max.max(ns);
+    }
+    /// Of no frames there is none.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
 }
 
 impl Recorder {
@@ -136,9 +160,10 @@ impl Recorder {
             gpu: false,
             hops: Hop::ALL.map(record),
             grids: std::array::from_fn(|_| Grid::new(media.rate, media.clock_rate)),
-            recent: [(u64::MAX, 0); 64],
+            known: [(u64::MAX, 0); 64],
             latency_ns: None,
             early: 0,
+            recent: Default::default(),
         }
     }
 
@@ -157,7 +182,7 @@ impl Recorder {
     fn take(&mut self, sample: Sample) {
         match sample {
             Sample::Delivered { number, timestamp, first_arrival, last_arrival, at } => {
-                if let Some(place) = self.recent.get_mut((number % 64) as usize) {
+                if let Some(place) = self.known.get_mut((number % 64) as usize) {
                     *place = (number, timestamp);
                 }
                 if let Some(clock) = self.media.clock {
@@ -171,7 +196,7 @@ impl Recorder {
                 self.record(Hop::Complete, 1, timestamp, last_arrival, at.since(last_arrival));
             }
             Sample::Finished { number, last_arrival, at } => {
-                let known = self.recent.get((number % 64) as usize).filter(|(n, _)| *n == number);
+                let known = self.known.get((number % 64) as usize).filter(|(n, _)| *n == number);
                 if let (true, Some((_, timestamp))) = (self.gpu, known.copied()) {
                     self.record(Hop::Gpu, 2, timestamp, last_arrival, at.since(last_arrival));
                 }
@@ -186,10 +211,13 @@ impl Recorder {
     fn record(&mut self, hop: Hop, grid: usize, timestamp: u32, expected: Tai, ns: i64) {
         let ns = u64::try_from(ns).unwrap_or(0);
         let histogram = &mut self.hops[hop as usize].interval;
+        let recent = &mut self.recent[hop as usize];
         histogram.saturating_record(ns);
+        recent.add(ns);
         let Some(grid) = self.grids.get_mut(grid) else { return };
         for delay in grid.missing(timestamp, expected, ns) {
             histogram.saturating_record(delay);
+            recent.add(delay);
         }
     }
 
@@ -227,6 +255,10 @@ impl Recorder {
     /// The histogram of all intervals that have ended.
     pub fn total(&self, hop: Hop) -> &Histogram<u64> {
         &self.hops[hop as usize].total
+    }
+    /// What was recorded since this was asked last, whatever the intervals are: for who looks more often.
+    pub fn take_recent(&mut self, hop: Hop) -> Recent {
+        std::mem::take(&mut self.recent[hop as usize])
     }
     /// Ends the interval.
     pub fn next_interval(&mut self) {
@@ -298,6 +330,9 @@ mod tests {
         // 1, 2 and 3 do not come; 4 is through 2 ms after its last packet.
         deliver(&probe, 4, 2 * MS);
         recorder.drain();
+        let recent = recorder.take_recent(Hop::Complete);
+        assert_eq!((recent.count, recent.max / MS, recent.mean()), (5, 62, Some(26.0 * MS as f64)));
+        assert_eq!((recorder.take_recent(Hop::Complete), Recent::default().mean()), (Recent::default(), None));
         assert_eq!(values(recorder.interval(Hop::Complete)), [2, 2, 22, 42, 62]);
         assert_eq!(values(recorder.interval(Hop::Wire)), [1, 1, 21, 41, 61]);
     }

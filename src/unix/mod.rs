@@ -4,3 +4,5 @@ pub mod descriptor;
 pub mod ethtool;
 pub mod listener;
 pub mod netlink;
+#[cfg(feature = "preview")]
+pub mod priority;

@@ -141,6 +141,7 @@ impl Start {
             "layout": layout_name(layout),
             "remark": remark,
             "sinks": sinks.describe().collect::<Vec<_>>(),
+            "preview": preview(sinks),
         });
         Start { lines, json, begun: Instant::now() }
     }
@@ -278,19 +279,8 @@ impl Status {
         let f = &report.frames;
         let dropped = f.dropped + sinks.dropped();
         if self.json {
-            line(&json!({
-                "type": "status", "fps": round(fps), "bit_rate": bits as u64,
-                "lost": p.lost, "late": p.late, "reordered": p.reordered, "duplicate": p.duplicate,
-                "kernel_dropped": report.rx.kernel_dropped, "overwritten": report.rx.overwritten,
-                "rejected": p.rejected.total() + report.rx.rejected.total(),
-                "frames": { "complete": f.complete, "incomplete": f.incomplete, "torn": f.torn, "dropped": dropped,
-                            "shed": f.shed, "no_memory": f.no_memory, "acquiring": f.acquiring },
-                "legs": health.legs(&report.legs), "health": health.json(), "too_slow": health.too_slow(),
-                "lag_us": report.busy.lag_ns / 1000,
-                "latency_us": ready.map(|l| json!({ "mean": l.mean / 1e3, "max": l.max as f64 / 1e3 })),
-                "latency": hops(|hop| latency.interval(hop)),
-                "timing": timing,
-            }));
+            let rates = Rates { fps, bits, ready: ready.map(|l| (l.mean, l.max)) };
+            line(&status(report, latency, sinks, health, timing, rates));
         } else {
             // Short: it has to fit in 80 columns.
             let mut text = format!(
@@ -354,6 +344,53 @@ impl Status {
             say("\n");
         }
     }
+}
+
+/// Where the preview is.
+fn preview(sinks: &Sinks) -> Option<String> {
+    #[cfg(feature = "preview")]
+    return sinks.page().map(|page| page.url());
+    #[cfg(not(feature = "preview"))]
+    {
+        let _ = sinks;
+        None
+    }
+}
+
+/// What is reckoned from one status to the next.
+pub struct Rates {
+    /// Frames a second.
+    pub fps: f64,
+    /// Bits a second.
+    pub bits: f64,
+    /// Mean and greatest latency of frames that are ready, in nanoseconds.
+    pub ready: Option<(f64, u64)>,
+}
+
+/// The object of `--json`.
+pub fn status(
+    report: &Report,
+    latency: &Recorder,
+    sinks: &Sinks,
+    health: &Watch,
+    timing: &[LegTiming],
+    rates: Rates,
+) -> serde_json::Value {
+    let (p, f) = (&report.packets, &report.frames);
+    json!({
+        "type": "status", "fps": round(rates.fps), "bit_rate": rates.bits as u64,
+        "lost": p.lost, "late": p.late, "reordered": p.reordered, "duplicate": p.duplicate,
+        "kernel_dropped": report.rx.kernel_dropped, "overwritten": report.rx.overwritten,
+        "rejected": p.rejected.total() + report.rx.rejected.total(),
+        "frames": { "complete": f.complete, "incomplete": f.incomplete, "torn": f.torn,
+                    "dropped": f.dropped + sinks.dropped(), "shed": f.shed, "no_memory": f.no_memory,
+                    "acquiring": f.acquiring },
+        "legs": health.legs(&report.legs), "health": health.json(), "too_slow": health.too_slow(),
+        "lag_us": report.busy.lag_ns / 1000,
+        "latency_us": rates.ready.map(|(mean, max)| json!({ "mean": mean / 1e3, "max": max as f64 / 1e3 })),
+        "latency": hops(|hop| latency.interval(hop)),
+        "timing": timing,
+    })
 }
 
 /// The sender's timing on a leg, for people.

@@ -5,6 +5,8 @@ mod prepare;
 pub use prepare::{Prepared, prepare};
 
 use super::engine::Run;
+#[cfg(feature = "preview")]
+use super::preview::{self, Page};
 use super::{Args, LENT, QUEUE};
 #[cfg(feature = "gst")]
 use gdmedia::encode::{self, Plan};
@@ -15,6 +17,8 @@ use gdmedia::frame::Frame;
 use gdmedia::gpu::Gpu;
 use gdmedia::health::SinkLoad;
 use gdmedia::kernel::Colour;
+#[cfg(feature = "preview")]
+use gdmedia::kernel::Conversion;
 use gdmedia::latency::{Probe, Timed};
 use gdmedia::mem::{Host, Space};
 use gdmedia::record::Stats;
@@ -77,6 +81,12 @@ pub struct Sinks {
     lossless: bool,
     /// A sink wants frames in memory of their own.
     keeps: bool,
+    /// What a browser shows.
+    #[cfg(feature = "preview")]
+    page: Option<Page>,
+    /// Of frames of the CPU for it, when frames of the GPU end.
+    #[cfg(all(feature = "cuda", feature = "preview"))]
+    page_spare: Option<Arc<SinkQueue>>,
     /// Why there is no window, and the like.
     pub notes: Vec<String>,
     probe: Probe,
@@ -136,12 +146,17 @@ pub fn build(
         finished: Vec::new(),
         recorded: None,
         verdict: None,
+        #[cfg(feature = "preview")]
+        page: None,
+        #[cfg(all(feature = "cuda", feature = "preview"))]
+        page_spare: None,
         lossless: args.lossless(),
         keeps: args.export.is_some(),
         notes,
         probe: probe.clone(),
         count: 0,
     };
+    sinks.preview(args, prepared.alone, layout, colour)?;
     #[cfg(all(feature = "cuda", feature = "gst"))]
     let fragment = match (fragment, fit) {
         (Some(fragment), Some(fit)) => {
@@ -257,11 +272,58 @@ impl Sinks {
         Box::new(Timed::new(sink, self.count - 1, self.probe.clone()))
     }
 
-    /// For the worker.
+    /// Serves the preview where it is asked for, or where nothing else would show that frames come.
+    #[cfg(feature = "preview")]
+    fn preview(&mut self, args: &Args, alone: bool, layout: &Layout, colour: Colour) -> Result<()> {
+        let conversion = Conversion { layout: layout.clone(), colour };
+        let page = match (args.preview, alone) {
+            (Some(address), _) => Page::open(args, address, &conversion)?,
+            (None, true) => {
+                let at = |port| Page::open(args, (std::net::Ipv4Addr::LOCALHOST, port).into(), &conversion);
+                // Nobody asked for it, so that nothing fails for it.
+                match at(preview::PORT).or_else(|_| at(0)) {
+                    Ok(page) => page,
+                    Err(error) => {
+                        self.notes.push(format!("no preview: {}", error.in_one_line()));
+                        return Ok(());
+                    }
+                }
+            }
+            (None, false) => return Ok(()),
+        };
+        self.notes.extend(page.warning());
+        self.keeps = true;
+        self.page = Some(page);
+        Ok(())
+    }
+    #[cfg(not(feature = "preview"))]
+    fn preview(&mut self, args: &Args, _: bool, _: &Layout, _: Colour) -> Result<()> {
+        match args.preview {
+            None => Ok(()),
+            Some(_) => Err(Error::new(Kind::Unavailable, "this gdmedia was built without the preview")
+                .cure("build it with the feature preview, or use --out, --snapshot or --sink")),
+        }
+    }
+    /// What a browser shows.
+    #[cfg(feature = "preview")]
+    pub const fn page(&self) -> Option<&Page> {
+        self.page.as_ref()
+    }
+    /// Frames that the preview may hold in one kind of memory.
+    fn held_by_page(&self) -> usize {
+        #[cfg(feature = "preview")]
+        return self.page.as_ref().map_or(0, |page| QUEUE + 1 + page.holds());
+        #[cfg(not(feature = "preview"))]
+        0
+    }
+
+    /// For the worker: also for one that goes on without its GPU.
     pub fn offers(&self) -> Offers {
         let queues = self.queues.iter().map(|(queue, _)| queue.clone());
         #[cfg(all(feature = "cuda", feature = "gst"))]
         let queues = queues.chain(self.spare.clone());
+        #[cfg(all(feature = "cuda", feature = "preview"))]
+        let queues = queues.chain(self.page_spare.clone());
         let queues: Vec<_> = queues.collect();
         Offers { queues: Arc::new(OnceLock::from(queues)), lossless: self.lossless }
     }
@@ -271,7 +333,7 @@ impl Sinks {
         let spare = usize::from(self.spare.is_some());
         #[cfg(not(all(feature = "cuda", feature = "gst")))]
         let spare = 0;
-        (self.queues.len() + spare) * (QUEUE + LENT)
+        (self.queues.len() + spare) * (QUEUE + LENT) + self.held_by_page()
     }
     /// May frames be windows of the ring that they came by?
     ///
@@ -347,7 +409,7 @@ impl Sinks {
     #[cfg(feature = "cuda")]
     pub fn held_by_device(&self, args: &Args) -> usize {
         let download = if self.queues.is_empty() { 0 } else { QUEUE + 1 };
-        let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() };
+        let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() } + self.held_by_page();
         #[cfg(feature = "gst")]
         let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };
         #[cfg(feature = "gst")]
@@ -371,6 +433,10 @@ impl Sinks {
             // What was opened before the GPU refused must have let go of its files.
             self.close_device();
             self.downloaded = None;
+            #[cfg(feature = "preview")]
+            {
+                self.page_spare = None;
+            }
         }
         #[cfg(all(feature = "cuda", feature = "gst"))]
         {
@@ -385,6 +451,17 @@ impl Sinks {
                 None if self.used_up => self.add_another(run)?,
                 None => {}
             }
+        }
+        #[cfg(feature = "preview")]
+        if let Some(mut page) = self.page.take() {
+            #[cfg(feature = "cuda")]
+            let started = page.start(None);
+            #[cfg(not(feature = "cuda"))]
+            let started = page.start();
+            let post = page.post();
+            self.page = Some(page);
+            started?;
+            self.add(Box::new(post), EndsRun::No)?;
         }
         let _ = run;
         Ok(())
@@ -466,6 +543,20 @@ impl Sinks {
             let sink = self.timed(Box::new(sink));
             self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), EndsRun::Yes));
         }
+        #[cfg(feature = "preview")]
+        if let Some(mut page) = self.page.take() {
+            let started = page.start(Some(gpu));
+            let post = page.post();
+            self.page = Some(page);
+            match started {
+                Ok(()) => {
+                    let post = self.timed(Box::new(post));
+                    self.device.push((Arc::new(SinkQueue::spawn(post, QUEUE)?), EndsRun::No));
+                }
+                // The run does not do without its GPU for that.
+                Err(error) => self.notes.push(format!("no preview of frames on the GPU: {}", error.in_one_line())),
+            }
+        }
         if !self.queues.is_empty() {
             let (to, stop) = (self.offers(), run.stop.clone());
             let deliver = Box::new(move |frame| to.offer(frame, || stop.load(Relaxed)));
@@ -479,6 +570,10 @@ impl Sinks {
             let spare = plan.open_when_needed(run.video, layout, !run.args.lossless());
             let spare = self.timed(Box::new(spare));
             self.spare = Some(Arc::new(SinkQueue::spawn(spare, QUEUE)?));
+        }
+        #[cfg(feature = "preview")]
+        if let Some(page) = self.page.as_ref().filter(|_| !run.args.needs_gpu()) {
+            self.page_spare = Some(Arc::new(SinkQueue::spawn(Box::new(page.post()), QUEUE)?));
         }
         let _ = offers.queues.set(self.device.iter().map(|(queue, _)| queue.clone()).collect());
         Ok(())

@@ -3,7 +3,7 @@
 //! | module | knows |
 //! | --- | --- |
 //! | [`abi`] | what is handed to a kernel |
-//! | [`scale`] | previews |
+//! | [`scale`], [`scope`] | previews, and counts for waveform and vectorscope |
 //! | [`program`] | the code: built beforehand, or by NVRTC when it is first needed |
 //! | `gather` | from placements to pieces |
 //! | `flight` | what has been started and not ended |
@@ -19,6 +19,7 @@ mod nvrtc;
 mod options;
 pub mod program;
 pub mod scale;
+pub mod scope;
 
 pub use abi::{Piece, SEGMENTS, Segment, Span};
 pub use image::CHECKED;
@@ -26,3 +27,4 @@ pub use kernel::CudaKernel;
 pub use options::{CudaCounters, Options, Schedule, Transfer};
 pub use program::Program;
 pub use scale::Scaler;
+pub use scope::Counter;

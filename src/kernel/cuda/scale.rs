@@ -18,8 +18,8 @@ const BLOCK: u32 = 128;
 /// The same in `kernels/frame.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Scale {
-    frame: u64,
+pub(super) struct Scale {
+    pub frame: u64,
     to: u64,
     plane: [u64; 3],
     table: [u64; 3],
@@ -98,7 +98,7 @@ impl Scaler {
 }
 
 /// Everything but the addresses of a launch.
-fn numbers(conversion: &Conversion, factor: u32, tables: [u64; 2]) -> Scale {
+pub(super) fn numbers(conversion: &Conversion, factor: u32, tables: [u64; 2]) -> Scale {
     let (wire, layout) = (conversion.wire(), &conversion.layout);
     let output = conversion.output();
     let [across, down] = [wire.width, wire.height].map(|n| n.min(factor.max(1)));

@@ -9,6 +9,7 @@ mod drive;
 mod pack;
 mod packed;
 mod rgba;
+pub(crate) mod scope;
 mod unpack;
 mod vector;
 mod views;

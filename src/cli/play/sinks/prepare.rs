@@ -28,6 +28,8 @@ pub struct Prepared {
     pub(super) notes: Vec<String>,
     /// The layout that the options ask for, or that suits the sinks best.
     pub output: Output,
+    /// Nothing would show that frames come: no display, no other sink.
+    pub(super) alone: bool,
 }
 
 /// Finds the fragment or window that the options ask for, and the layout that suits it.
@@ -64,7 +66,12 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
             preferred?.unwrap_or(if planar { Output::Planar } else { Output::Wire })
         }
     };
+    #[cfg(feature = "gst")]
+    let no_window = fragment.is_none();
+    #[cfg(not(feature = "gst"))]
+    let no_window = true;
     Ok(Prepared {
+        alone: no_window && by_default(args) && args.export.is_none() && !args.verify && !args.lossless(),
         #[cfg(feature = "gst")]
         fragment,
         #[cfg(all(feature = "cuda", feature = "gst"))]
