@@ -75,7 +75,9 @@ impl Stream {
     }
     /// The status when frames have come.
     fn running(&self) -> Value {
-        self.until("frames", |stats| stats["frames"]["complete"].as_u64() > Some(8) && stats["fps"].as_f64() > Some(0.0))
+        self.until("frames", |stats| {
+            stats["frames"]["complete"].as_u64() > Some(8) && stats["fps"].as_f64() > Some(0.0)
+        })
     }
 }
 
@@ -158,11 +160,11 @@ impl Parts {
                 length = value.parse().unwrap();
             } else if let Some(value) = value(&line, "x-frame-number") {
                 number = Some(value.parse().unwrap());
-            } else if line == "\r\n" && number.is_some() {
+            } else if let ("\r\n", Some(number)) = (line.as_str(), number) {
                 // A picture lies whole in one chunk with its headers.
                 let mut jpeg = vec![0; length];
                 self.0.read_exact(&mut jpeg).unwrap();
-                return (number.unwrap(), jpeg);
+                return (number, jpeg);
             }
         }
     }
@@ -209,7 +211,9 @@ fn the_page_its_status_and_its_pictures() {
     assert_eq!((page.code, page.header("content-type")), (200, "text/html; charset=utf-8"));
     assert!(page.header("content-security-policy").contains("default-src 'none'"), "{}", page.head);
     assert_eq!(page.header("cross-origin-resource-policy"), "same-origin");
-    for (path, kind) in [("preview.css", "text/css"), ("preview.js", "text/javascript"), ("preview.svg", "image/svg+xml")] {
+    for (path, kind) in
+        [("preview.css", "text/css"), ("preview.js", "text/javascript"), ("preview.svg", "image/svg+xml")]
+    {
         assert!(page.text().contains(path), "the page asks for {path}");
         let part = stream.get(&format!("/{path}"));
         assert_eq!(part.code, 200, "{path}");
@@ -267,7 +271,10 @@ fn the_live_picture_moves_for_everybody_and_is_rendered_once() {
     let count = |what: &str| stats["frames"][what].as_u64().unwrap();
     let frames = count("complete") + count("incomplete");
     // One that joins first has the newest frame again.
-    assert!(parts == 50 && (10..=frames + 1).contains(&rendered), "{rendered} pictures of {frames} frames for {parts} parts");
+    assert!(
+        parts == 50 && (10..=frames + 1).contains(&rendered),
+        "{rendered} pictures of {frames} frames for {parts} parts"
+    );
     drop(viewers);
     stream.until("nobody", |stats| stats["preview"]["viewers"] == 0);
 }
@@ -340,7 +347,9 @@ fn scopes_show_the_bars_of_the_stream() {
     assert_eq!((width, height), (WIDTH, 256));
     let lit = |rgba: &[u8], width: u32, x: u32, y: u32| rgba[(y * width + x) as usize * 4 + 3];
     // 75 % bars, in the middle of each: white 180, yellow 168, cyan 145, green 133, magenta 62, red 51, blue 27 or 28.
-    for (bar, levels) in [[180, 181], [168, 169], [145, 146], [133, 134], [62, 63], [51, 52], [27, 28]].iter().enumerate() {
+    for (bar, levels) in
+        [[180, 181], [168, 169], [145, 146], [133, 134], [62, 63], [51, 52], [27, 28]].iter().enumerate()
+    {
         let x = bar as u32 * 40 + 20;
         let most = levels.iter().map(|level| lit(&rgba, width, x, 255 - level)).max();
         assert!(most > Some(150), "bar {bar}: {most:?}");
@@ -415,7 +424,9 @@ fn without_a_display_or_another_sink_the_preview_is_there_by_itself() {
 fn addresses_that_cannot_be_served_say_what_to_do() {
     let dir = temp();
     let path = dir.write("stream.sdp", &sdp(common::free_port()));
-    let run = |address: &str| gdmedia(&["--sdp", &path, "--headless", "--gpu", "off", "--wait", "100ms", "--preview", address]);
+    let run = |address: &str| {
+        gdmedia(&["--sdp", &path, "--headless", "--gpu", "off", "--wait", "100ms", "--preview", address])
+    };
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = run(&address);
@@ -426,7 +437,11 @@ fn addresses_that_cannot_be_served_say_what_to_do() {
     }
     let output = run("192.0.2.9:8110");
     assert_eq!(output.code, 69, "{}", output.stderr);
-    assert!(output.stderr.contains("no address of this machine") && output.stderr.contains("cure"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("no address of this machine") && output.stderr.contains("cure"),
+        "{}",
+        output.stderr
+    );
     let output = run("other.sdp");
     assert_eq!(output.code, 64, "{}", output.stderr);
     assert!(output.stderr.contains("--sdp"), "{}", output.stderr);
@@ -443,15 +458,28 @@ fn before_the_first_frame_and_in_a_capture() {
     let stream = common::send_to_pcap(&capture, 5004, &["--frames", "10"]);
     let capture = capture.to_str().unwrap();
     // With every frame through the preview nothing is dropped, and the run ends by itself.
-    let output = gdmedia(&["--sdp", &stream, "--pcap", capture, "--headless", "--preview", "127.0.0.1:0", "--gpu", "off", "--json"]);
+    let output = gdmedia(&[
+        "--sdp",
+        &stream,
+        "--pcap",
+        capture,
+        "--headless",
+        "--preview",
+        "127.0.0.1:0",
+        "--gpu",
+        "off",
+        "--json",
+    ]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let summary = output.summary();
     assert_eq!((&summary["frames"]["complete"], &summary["frames"]["dropped"]), (&10.into(), &0.into()));
     assert_eq!((&summary["sinks"][0]["taken"], &summary["sinks"][0]["end"]), (&10.into(), &"finished".into()));
 
     let path = dir.write("quiet.sdp", &sdp(common::free_port()));
-    let quiet = spawn(&["--sdp", &path, "--json", "--gpu", "off", "--preview", "127.0.0.1:0", "--wait", "0"], Stdio::piped());
-    let mut quiet = Stream { children: vec![quiet], address: ([127, 0, 0, 1], 0).into(), start: Value::Null, _dir: dir };
+    let quiet =
+        spawn(&["--sdp", &path, "--json", "--gpu", "off", "--preview", "127.0.0.1:0", "--wait", "0"], Stdio::piped());
+    let mut quiet =
+        Stream { children: vec![quiet], address: ([127, 0, 0, 1], 0).into(), start: Value::Null, _dir: dir };
     let mut first = String::new();
     let mut lines = BufReader::new(quiet.children[0].stderr.take().unwrap());
     lines.read_line(&mut first).unwrap();

@@ -470,11 +470,13 @@ fn scopes_are_those_of_the_cpu() {
     let Some(mut bench) = Bench::new() else { return };
     let mut rng = Rng(43);
     for pair in pairs() {
-        let sizes: &[(u32, u32)] = if quick() { &[(65, 40)] } else { &[(1, 1), (33, 37), (65, 40), (720, 488), (1920, 90)] };
+        let sizes: &[(u32, u32)] =
+            if quick() { &[(65, 40)] } else { &[(1, 1), (33, 37), (65, 40), (720, 488), (1920, 90)] };
         for &(width, height) in sizes {
             let scan = rng.of(Scan::ALL);
             let layout = pair.layout(width, height, scan).or_else(|| pair.layout(width, height, Scan::Progressive));
-            let conversion = Conversion { layout: layout.expect("every pair has progressive pictures"), colour: COLOUR };
+            let conversion =
+                Conversion { layout: layout.expect("every pair has progressive pictures"), colour: COLOUR };
             let mut frame = vec![0; conversion.layout.size];
             match rng.below(3) {
                 // Most of a picture is flat: all count in one cell.
@@ -484,7 +486,11 @@ fn scopes_are_those_of_the_cpu() {
             if conversion.output() == Output::Planar && pair.depth != Depth::D8 {
                 // Words hold a sample and nothing above it.
                 let mask = ((1u32 << pair.depth.bits()) - 1) as u16;
-                frame.as_chunks_mut().0.iter_mut().for_each(|word| *word = (u16::from_le_bytes(*word) & mask).to_le_bytes());
+                frame
+                    .as_chunks_mut()
+                    .0
+                    .iter_mut()
+                    .for_each(|word| *word = (u16::from_le_bytes(*word) & mask).to_le_bytes());
             }
             bench.set_frames(&frame);
             for columns in [1, 64, 480] {

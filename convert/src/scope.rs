@@ -142,7 +142,8 @@ fn planar(conversion: &Conversion, frame: &[u8], scope: &mut Scope) {
             let counts = &mut scope.vectorscope[..];
             cells.iter().for_each(|&cell| counts[cell as usize] += pair);
             // An odd width ends with a sample that has one pixel.
-            if pair == 2 && width % 2 == 1
+            if pair == 2
+                && width % 2 == 1
                 && let Some(&cell) = cells.last()
             {
                 counts[cell as usize] -= 1;
@@ -313,7 +314,11 @@ mod tests {
                         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                         (state >> 24) as u8
                     });
-                    scalar::select(&c)(&c, Run { src: &octets, groups: wire.row_pgroups(), row, group: 0 }, &mut memory);
+                    scalar::select(&c)(
+                        &c,
+                        Run { src: &octets, groups: wire.row_pgroups(), row, group: 0 },
+                        &mut memory,
+                    );
                 }
                 let law = scope(&c, &memory, 16, Level::Scalar);
                 assert_eq!(law.is_none(), matches!(pair.output, Output::Wire | Output::Rgb16f), "{pair}");

@@ -41,7 +41,10 @@ impl Page {
         let server = Server::open(address, router(preview.source()), Hosts::of_this_machine())?;
         let (width, height) = preview.size();
         let url = url(server.address());
-        preview.set_text(format!("preview ({url}, {width}x{height}, {} pictures a second while somebody watches)", options.rate));
+        preview.set_text(format!(
+            "preview ({url}, {width}x{height}, {} pictures a second while somebody watches)",
+            options.rate
+        ));
         Ok(Page { server, preview })
     }
     /// Starts to render.
@@ -120,7 +123,13 @@ impl Teller {
     /// Of a run's page.
     pub fn new(page: &Page, flow: &Flow, video: &Video) -> Self {
         let now = Instant::now();
-        Teller { source: page.preview.source(), flow: described(flow, video), begun: now, next: now, before: VecDeque::new() }
+        Teller {
+            source: page.preview.source(),
+            flow: described(flow, video),
+            begun: now,
+            next: now,
+            before: VecDeque::new(),
+        }
     }
 
     /// Twice a second.
@@ -167,7 +176,15 @@ impl Teller {
 fn described(flow: &Flow, video: &Video) -> Value {
     // Luma coefficients of red and blue, for the targets of a vectorscope; others have none.
     let luma = match (video.sampling, video.colorimetry) {
-        (Sampling::ICtCp444 | Sampling::ICtCp422 | Sampling::ICtCp420 | Sampling::Rgb | Sampling::Xyz | Sampling::Key, _) => None,
+        (
+            Sampling::ICtCp444
+            | Sampling::ICtCp422
+            | Sampling::ICtCp420
+            | Sampling::Rgb
+            | Sampling::Xyz
+            | Sampling::Key,
+            _,
+        ) => None,
         (_, Colorimetry::Bt601) => Some([0.299, 0.114]),
         (_, Colorimetry::Bt2020 | Colorimetry::Bt2100) => Some([0.2627, 0.0593]),
         (_, Colorimetry::Bt709) => Some([0.2126, 0.0722]),

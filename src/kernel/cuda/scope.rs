@@ -55,7 +55,8 @@ impl Counter {
             return Err(Error::new(Kind::Usage, what).cure("choose another output, such as planar or p210"));
         };
         let (function, _) = image::load(gpu, &Wanted::of_frame("count"))?;
-        let (tables, addresses) = if conversion.output() == Output::Planar { tables(gpu, conversion)? } else { (None, [0; 2]) };
+        let (tables, addresses) =
+            if conversion.output() == Output::Planar { tables(gpu, conversion)? } else { (None, [0; 2]) };
         let count = Count {
             frame: numbers(conversion, 1, addresses),
             width: conversion.wire().width,
