@@ -186,13 +186,14 @@ pub fn build(
     if let Some(path) = &args.snapshot {
         // A lone snapshot is what the run is for; with anything else it is a by-product.
         let limited = args.duration.is_some() || args.frames.is_some();
-        let others = args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.verify;
+        let others =
+            args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.verify || args.preview.is_some();
         let ends = if limited || others { EndsRun::No } else { EndsRun::Yes };
         sinks.add(Box::new(Snapshot::new(path, args.at, args.every, colour)?), ends)?;
     }
     if let Some(folder) = &args.record {
         // Where it is all there is, its end is that of the run; elsewhere the others go on without it.
-        let others = args.out.is_some() || args.sink.is_some() || args.export.is_some();
+        let others = args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.preview.is_some();
         let ends = if others { EndsRun::No } else { EndsRun::Yes };
         let sink = RecordSink::create(folder, flow, layout, &args.recording())?;
         sinks.recorded = Some(sink.stats());
