@@ -343,7 +343,8 @@ let scopesOff = false;
 async function scopes() {
   try {
     const flow = last && last.flow;
-    if (!document.hidden && flow && !frozen && last.preview.age_ms !== null) {
+    const known = flow && performance.now() - heard < 1500 && last.preview.age_ms !== null;
+    if (known && !document.hidden && !frozen) {
       if (seen.has("waveform")) drawWaveform(await bitmap("waveform.png"), flow);
       if (seen.has("vectorscope") && !scopesOff) {
         const image = await bitmap("vectorscope.png");
@@ -401,7 +402,10 @@ function drawVectorscope(image, flow) {
   context.moveTo(cx, cy - size / 2); context.lineTo(cx, cy + size / 2);
   context.stroke();
   context.globalCompositeOperation = "lighter";
-  for (let n = 0; n < 2; n++) context.drawImage(image, cx - size / 2, cy - size / 2, size, size);
+  // With a glow: one cell is a point of one pixel, or less.
+  for (const [dx, dy] of [[0, 0], [0, 0], [0.8, 0], [-0.8, 0], [0, 0.8], [0, -0.8]]) {
+    context.drawImage(image, cx - size / 2 + dx, cy - size / 2 + dy, size, size);
+  }
   context.globalCompositeOperation = "source-over";
   image.close();
   if (!flow.luma) return;
