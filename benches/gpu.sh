@@ -46,15 +46,17 @@ build_gst() {
   local folder=$1 plugins plugin line
   mkdir -p "$folder/deps" "$folder/gst/lib" "$folder/gst/plugins"
   plugins=$(pkg-config --variable=pluginsdir gstreamer-1.0) || exit 1
-  cargo test --no-run --locked --features rivermax-stand-in --test encode_gpu --test gst_cuda \
+  cargo test --no-run --locked --features rivermax-stand-in --bin gdmedia --test encode_gpu --test gst_cuda \
     --message-format=json-render-diagnostics | grep -o '"executable":"[^"]*"' | cut -d'"' -f4 | while read -r line; do
     strip -o "$folder/deps/$(basename "$line" | sed 's/-[0-9a-f]\{16\}$//')" "$line"
   done || exit 1
+  # The program, not its unit tests, which have its name, too.
+  strip -o "$folder/gst/gdmedia" "$here/../target/debug/gdmedia" && rm -f "$folder/deps/gdmedia" || exit 1
   for plugin in coreelements app videoconvertscale videoconvert videoscale videotestsrc typefindfunctions matroska isomp4 jpeg \
     videoparsersbad x264 openh264 nvcodec; do
     [[ -e $plugins/libgst$plugin.so ]] && cp "$plugins/libgst$plugin.so" "$folder/gst/plugins/"
   done
-  carried "$folder"/deps/encode_gpu "$folder"/deps/gst_cuda "$folder"/gst/plugins/*.so | while read -r line; do
+  carried "$folder/gst/gdmedia" "$folder"/deps/encode_gpu "$folder"/deps/gst_cuda "$folder"/gst/plugins/*.so | while read -r line; do
     cp -L "$line" "$folder/gst/lib/"
   done
   # GStreamer's own library for CUDA is found at run time.
@@ -91,15 +93,25 @@ rivermax() {
 
 # Encoders: what NVENC answers, nvJPEG's pictures, the next rung. GStreamer is what was carried.
 encode() {
-  local n
+  local n spec scratch
   [[ -e deps/encode_gpu ]] || { echo "encode: built without GStreamer, see build-gst"; return; }
-  for n in encode_gpu gst_cuda; do
-    step "$n"
+  scratch=$(mktemp -d)
+  with_gst() {
     LD_LIBRARY_PATH=$here/gst/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} GST_PLUGIN_SYSTEM_PATH_1_0=$here/gst/plugins \
-      GST_PLUGIN_PATH_1_0=$here/gst/plugins GST_REGISTRY_1_0=$out/registry GST_REGISTRY_FORK=no \
-      timeout 240 "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1
+      GST_PLUGIN_PATH_1_0=$here/gst/plugins GST_REGISTRY_1_0=$scratch/registry GST_REGISTRY_FORK=no timeout 240 "$@"
+  }
+  for n in encode_gpu gst_cuda; do
+    step "$n"; with_gst "deps/$n" --test-threads=1 --nocapture >"$out/$n.txt" 2>&1
     grep -E "NVENC|octets|encode:|H.264|HEVC|AV1" "$out/$n.txt" | head -n 20; verdict "$out/$n.txt"
   done
+  with_gst gst/gdmedia send --to "$scratch/a.pcap" --write-sdp "$scratch/a.sdp" --format 1080p50 --frames 60 2>/dev/null
+  for spec in h264 mjpeg h264,rung=nvenc; do
+    step "the program, $spec"
+    with_gst gst/gdmedia --sdp "$scratch/a.sdp" --pcap "$scratch/a.pcap" --gpu require --encode $spec --out "$scratch/a.mkv" \
+      >"$out/program-${spec%%,*}.txt" 2>&1
+    echo "exit code $?, $(stat -c %s "$scratch/a.mkv") octets"; grep -E "gpu  |sink|gdmedia:|frames" "$out/program-${spec%%,*}.txt"
+  done
+  rm -rf "$scratch"
 }
 
 benches() {
