@@ -411,6 +411,69 @@ fn an_encoder_that_is_missing_is_named_with_its_package() {
     assert!(text.contains("not x265") && text.contains("not jpeg on the CPU"), "{text}");
 }
 
+/// The receiver goes away and another one comes: an encoder that was started again reaches it.
+#[test]
+fn an_srt_receiver_that_comes_back() {
+    if !has(&["x264enc", "srtsink", "srtsrc", "avdec_h264"]) {
+        return;
+    }
+    let dir = temp();
+    let [port, to] = [free_port(), free_port()];
+    let sdp = dir.join("a.sdp").to_str().unwrap().to_owned();
+    let program = || {
+        let mut program = Command::new(common::program());
+        program.stdout(Stdio::null()).stderr(Stdio::null());
+        program
+    };
+    let send = ["send", "--format", "320x180p25", "--duration", "150s", "--write-sdp", &sdp];
+    let mut sender = program().args(send).args(["--to", &format!("udp://127.0.0.1:{port}")]).spawn().unwrap();
+    while !Path::new(&sdp).exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Shows pictures and ends.
+    let receive = || {
+        let text = format!(
+            "srtsrc uri=srt://127.0.0.1:{to}?mode=listener ! tsdemux ! h264parse ! avdec_h264 ! identity eos-after=150 ! \
+             fakesink sync=false"
+        );
+        let mut launch = Command::new("gst-launch-1.0");
+        launch.args(["-q", "-e"]).args(text.split_whitespace()).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut first = receive();
+    let log = dir.join("log");
+    let mut encoder = program()
+        .args([
+            "--sdp",
+            &sdp,
+            "--gpu",
+            "off",
+            "--encode",
+            "h264,rung=x264,gop=5",
+            "--out",
+            &format!("srt://127.0.0.1:{to}"),
+        ])
+        .args(["--json", "--interval", "60s"])
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let ended = |child: &mut std::process::Child| {
+        (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            child.try_wait().unwrap().is_some()
+        })
+    };
+    let one = ended(&mut first);
+    let mut second = receive();
+    let two = one && ended(&mut second);
+    for child in [&mut first, &mut second, &mut encoder, &mut sender] {
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(one && two, "{said}");
+    assert!(said.contains("the encoder failed after") && said.contains("the encoder was started again"), "{said}");
+}
+
 /// Nobody listens: the encoder is started again and again, the run ends when it never worked.
 #[test]
 fn an_srt_address_that_nobody_answers() {

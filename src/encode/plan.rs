@@ -185,3 +185,75 @@ impl Plan {
         (self.line(video, live, &target).from_coded(), FINISH)
     }
 }
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+    use crate::frame::{FramePool, Meta};
+    use crate::sink::{Next, Sink};
+    use crate::time::Tai;
+    use gdmedia_sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Scan, Tcs};
+
+    fn video() -> Video {
+        Video {
+            sampling: Sampling::YCbCr422,
+            depth: Depth::D10,
+            width: 128,
+            height: 64,
+            rate: Ratio::new(25, 1),
+            scan: Scan::Progressive,
+            colorimetry: Colorimetry::Bt709,
+            tcs: Tcs::Sdr,
+            range: Range::Narrow,
+            par: Ratio { num: 1, den: 1 },
+            packing: Packing::Gpm,
+            max_udp: 1460,
+            sender_type: None,
+            troff_us: None,
+            cmax: None,
+            ts_mode: None,
+            ts_delay_us: None,
+            ssn: None,
+        }
+    }
+
+    /// nvJPEG has written a part when its GPU is lost: frames of the CPU, in the layout that was chosen for it, go on in the
+    /// next one, and nothing is opened before they come.
+    #[test]
+    fn an_encoder_of_the_cpu_takes_over_in_a_file_of_its_own() {
+        if require(&["jpegenc", "matroskamux"]).is_err() {
+            return println!("skipped: no jpegenc");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mkv");
+        let target: Target = path.to_str().unwrap().parse().unwrap();
+        let plan = Plan::of_rung("mjpeg".parse().unwrap(), target, Rung::NvJpeg, Output::Rgba);
+        let watch = plan.watch();
+        assert_eq!(watch.next_part(), 1, "the GPU's");
+        let layout = Layout::new(WireFormat::from_video(&video()).unwrap(), Output::Rgba).unwrap();
+        let mut spare = plan.open_when_needed(&video(), &layout, false);
+        assert_eq!(spare.idle().unwrap(), Next::More);
+        let second = folder.path().join("a-002.mkv");
+        assert!(!second.exists());
+        let pool = FramePool::host(layout, 4).unwrap();
+        for n in 0..20 {
+            let mut buf = loop {
+                match pool.take() {
+                    Some(buf) => break buf,
+                    None => std::thread::yield_now(),
+                }
+            };
+            let time = Tai(1_000_000_000_000 + n * 40_000_000);
+            let meta =
+                Meta { number: n, complete: true, media_time: Some(time), first_arrival: time, ..Meta::default() };
+            *buf.meta_mut() = meta;
+            assert_eq!(spare.take(&buf.seal()).unwrap(), Next::More);
+        }
+        spare.finish().unwrap();
+        assert!(!path.exists() && std::fs::metadata(&second).unwrap().len() > 1000);
+        let said = watch.events();
+        assert!(said[0].starts_with("encode: MJPEG by jpeg on the CPU to ") && said.len() == 2, "{said:?}");
+        assert!(said[1].starts_with("the encoder was started again: "), "{said:?}");
+        assert_eq!((watch.starts(), watch.dropped()), (2, 0));
+    }
+}
