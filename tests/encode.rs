@@ -175,6 +175,22 @@ fn fields_stay_fields() {
     assert_eq!(found["field_order"], "tt", "{found:?}");
     assert_eq!(found["avg_frame_rate"], "25/1", "{found:?}");
     assert_eq!(numbers(&path, Scan::Interlaced), all());
+    // Encoders without fields code the frames, and say so.
+    for (spec, element, name) in [
+        ("hevc,preset=fastest,bitrate=6M", "x265enc", "b.mkv"),
+        ("h264,rung=openh264,bitrate=6M", "openh264enc", "c.mkv"),
+        ("mjpeg,rung=jpeg,quality=95", "jpegenc", "d.mkv"),
+    ] {
+        if !has(&[element]) {
+            continue;
+        }
+        let path = dir.join(name);
+        let output = encode(&dir, &["--format", "640x360i50"], spec, &path, &[]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(output.stderr.contains("fields are coded woven, as frames"), "{}", output.stderr);
+        // Fewer colour rows than fields have them mix the fields' colours, not the code in the luminance.
+        assert_eq!(numbers(&path, Scan::Interlaced), all(), "{spec}");
+    }
 }
 
 #[test]
@@ -298,19 +314,26 @@ fn rtp_and_srt_reach_a_receiver() {
         return;
     }
     let dir = temp();
-    for rtp in [true, false] {
+    for (rtp, codec) in
+        [(true, "h264,rung=x264,bitrate=1M,gop=5"), (true, "mjpeg,rung=jpeg"), (false, "h264,rung=x264,gop=5")]
+    {
         let port = free_port();
-        let (out, source) = if rtp {
+        let (out, source) = if codec.starts_with("mjpeg") {
+            let caps = "application/x-rtp,media=video,clock-rate=90000,encoding-name=JPEG,payload=26";
+            let source = format!("udpsrc address=127.0.0.1 port={port} caps=\"{caps}\" ! rtpjpegdepay ! jpegdec");
+            (format!("rtp://127.0.0.1:{port}"), source)
+        } else if rtp {
             let caps = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96";
-            let source = format!("udpsrc address=127.0.0.1 port={port} caps=\"{caps}\" ! rtph264depay ! h264parse");
+            let depay = "rtph264depay ! h264parse ! avdec_h264";
+            let source = format!("udpsrc address=127.0.0.1 port={port} caps=\"{caps}\" ! {depay}");
             (format!("rtp://127.0.0.1:{port}"), source)
         } else {
-            let source = format!("srtsrc uri=srt://127.0.0.1:{port}?mode=listener ! tsdemux ! h264parse");
+            let source = format!("srtsrc uri=srt://127.0.0.1:{port}?mode=listener ! tsdemux ! h264parse ! avdec_h264");
             (format!("srt://127.0.0.1:{port}"), source)
         };
         let mut receiver = Command::new("gst-launch-1.0")
             .args(["-q", "-e"])
-            .args(format!("{source} ! avdec_h264 ! identity eos-after=10 ! fakesink sync=false").split(' '))
+            .args(format!("{source} ! identity eos-after=10 ! fakesink sync=false").split(' '))
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -319,7 +342,7 @@ fn rtp_and_srt_reach_a_receiver() {
         let mut ended = false;
         for _ in 0..60 {
             let args = ["--sdp", &sdp, "--pcap", &pcap, "--pace", "recorded", "--gpu", "off", "--out", &out];
-            let output = gdmedia(&[&args[..], &["--encode", "h264,rung=x264,bitrate=1M,gop=5"]].concat());
+            let output = gdmedia(&[&args[..], &["--encode", codec]].concat());
             // The end of the connection is the receiver's.
             ended = receiver.try_wait().unwrap().is_some();
             if ended {
@@ -359,6 +382,7 @@ fn bad_input() {
     fails(&run("av1", &path("a.ts"), &[]), 64, &["a transport stream (.ts) does not hold AV1", ".mkv"]);
     fails(&run("mjpeg", &path("a.mp4"), &[]), 64, &["MP4 does not hold MJPEG"]);
     fails(&run("h264", "rtp://127.0.0.1", &[]), 64, &["no port"]);
+    fails(&run("h264,rung=nvenc", &path("a.mkv"), &["--output", "planar"]), 69, &["no encoder for H.264"]);
     fails(&run("h264,rung=nvenc", &path("a.mkv"), &[]), 69, &["no encoder for H.264", "not NVENC", "leave rung out"]);
     fails(&run("h264", &path("nowhere/a.mkv"), &[]), 74, &["No such file or directory", "create the folder"]);
     fails(&run("h264", "/sys/a.mkv", &[]), 77, &["Permission denied", "choose a place"]);

@@ -5,7 +5,7 @@ use super::line::{Line, media_lines};
 use super::picture::Picture;
 use super::probe::Machine;
 use super::restart::{Encoder, Start, Watch};
-use super::spec::{Spec, Wrong};
+use super::spec::{Codec, Spec, Wrong};
 use super::target::Target;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Layout, Output, WireFormat};
@@ -13,11 +13,16 @@ use crate::gpu::Gpu;
 use crate::mem::Host;
 use crate::sink::gst::{Fragment, require};
 use gdmedia_sdp::Video;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Frames that an encoder has seen and not given back yet may take so long at the end.
 const FINISH: Duration = Duration::from_secs(20);
+/// Names that are tried for a further file.
+const PLACES: u32 = 1000;
+/// Width and height are counted in 8 pixels, by an octet (RFC 2435, 3.1.5 and 3.1.6).
+const RTP_JPEG: u32 = 2040;
 
 /// An encoder that was tried, and how frames go there.
 #[derive(Clone, Debug)]
@@ -52,6 +57,12 @@ impl Plan {
         forced: Option<Output>,
     ) -> Result<Plan> {
         target.takes(spec.codec)?;
+        let jpeg_by_rtp = spec.codec == Codec::Mjpeg && matches!(target, Target::Rtp { .. });
+        if jpeg_by_rtp && (video.width > RTP_JPEG || video.height > RTP_JPEG) {
+            let what =
+                format!("RTP carries JPEG pictures up to {RTP_JPEG}x{RTP_JPEG}, not {}x{}", video.width, video.height);
+            return Err(Error::new(Kind::Usage, what).cure("choose h264 or hevc, or write to .mkv"));
+        }
         let wire = WireFormat::from_video(video)
             .ok_or_else(|| Error::new(Kind::Data, "a picture that ST 2110-20 does not have").cure("check the SDP"))?;
         let mut machine = Machine { video, wire: &wire, gpu, others, forced, picture: None, encodes: None };
@@ -161,7 +172,7 @@ impl Plan {
             #[cfg(feature = "cuda")]
             Rung::NvencHost(_) => Ok(Box::new(move |part| self.nvenc_from_host(part, &video, &layout, live))),
             rung if rung.element().is_some() => Ok(Box::new(move |part| {
-                let target = self.target.part(part);
+                let target = self.place(part);
                 let text = self.line(&video, live, &target).from_pictures();
                 let fragment = Fragment::parse(&text)?.finish_within(FINISH);
                 Ok(Box::new(fragment.open(&video, &layout, live)?))
@@ -181,8 +192,17 @@ impl Plan {
     /// The fragment for what is encoded here, of the `part`th start; and how long it has for its end.
     #[cfg(feature = "cuda")]
     pub(super) fn coded(&self, part: u32, video: &Video, live: bool) -> (String, Duration) {
-        let target = self.target.part(part);
+        let target = self.place(part);
         (self.line(video, live, &target).from_coded(), FINISH)
+    }
+
+    /// Where the `part`th start writes: the first one where it was told to, further ones over no file that is there.
+    fn place(&self, part: u32) -> Target {
+        let free = |target: &Target| part < 2 || !target.path().is_some_and(Path::exists);
+        (part..part.saturating_add(PLACES))
+            .map(|part| self.target.part(part))
+            .find(free)
+            .unwrap_or(self.target.part(part))
     }
 }
 
@@ -217,6 +237,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn large_jpeg_pictures_do_not_go_by_rtp() {
+        let large = Video { width: 2048, ..video() };
+        let target: Target = "rtp://127.0.0.1:5004".parse().unwrap();
+        let error = Plan::new(&"mjpeg".parse().unwrap(), &target, &large, None, false, None).unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().starts_with("RTP carries JPEG pictures up to 2040x2040, not 2048x64"), "{error}");
+    }
+
     /// nvJPEG has written a part when its GPU is lost: frames of the CPU, in the layout that was chosen for it, go on in the
     /// next one, and nothing is opened before they come.
     #[test]
@@ -233,8 +262,9 @@ mod tests {
         let layout = Layout::new(WireFormat::from_video(&video()).unwrap(), Output::Rgba).unwrap();
         let mut spare = plan.open_when_needed(&video(), &layout, false);
         assert_eq!(spare.idle().unwrap(), Next::More);
-        let second = folder.path().join("a-002.mkv");
-        assert!(!second.exists());
+        // An earlier run has left its second part.
+        std::fs::write(folder.path().join("a-002.mkv"), b"mine").unwrap();
+        let second = folder.path().join("a-003.mkv");
         let pool = FramePool::host(layout, 4).unwrap();
         for n in 0..20 {
             let mut buf = loop {
@@ -250,6 +280,7 @@ mod tests {
             assert_eq!(spare.take(&buf.seal()).unwrap(), Next::More);
         }
         spare.finish().unwrap();
+        assert_eq!(std::fs::read(folder.path().join("a-002.mkv")).unwrap(), b"mine");
         assert!(!path.exists() && std::fs::metadata(&second).unwrap().len() > 1000);
         let said = watch.events();
         assert!(said[0].starts_with("encode: MJPEG by jpeg on the CPU to ") && said.len() == 2, "{said:?}");

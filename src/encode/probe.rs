@@ -6,8 +6,11 @@ use super::spec::Codec;
 use crate::format::{Output, WireFormat};
 use crate::gpu::Gpu;
 use crate::sink::gst::formats_of;
-use gdmedia_sdp::Video;
+use gdmedia_sdp::{Scan, Video};
 use std::sync::Arc;
+
+/// For interlaced video.
+const WOVEN: &str = "fields are coded woven, as frames: this encoder does not code fields";
 
 /// What a flow is to be encoded with.
 pub struct Machine<'a> {
@@ -48,7 +51,11 @@ impl Machine<'_> {
             return Err(format!("`{element}` takes no pictures of {width}x{height}"));
         }
         let takes: Vec<&str> = formats.iter().map(String::as_str).collect();
-        picture::choose(self.wire, codec, &takes, self.forced)
+        let mut picture = picture::choose(self.wire, codec, &takes, self.forced)?;
+        if self.wire.scan == Scan::Interlaced && element != "x264enc" {
+            picture.notes.push(WOVEN.into());
+        }
+        Ok(picture)
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -76,14 +83,17 @@ impl Machine<'_> {
         let fits = library.probe(&gpu, self.video, &wanted).map_err(no)?;
         let ten = wanted.bits == 10 && fits.ten_bit;
         let mut picture = picture::choose(self.wire, rung.codec(), &names(ten), self.forced)?;
+        if let Some(output) = self.forced.filter(|_| picture.convert.is_some()) {
+            return Err(format!("NVENC takes the outputs nv12 and p010, not {}", output.word()));
+        }
         if picture.convert.is_some() {
             return Err(format!("NVENC takes Y'CbCr of 4:2:0, which {} does not become here", self.video.sampling));
         }
         if picture.crop != (0, 0) {
             return Err(format!("NVENC takes even sizes, not {}x{}", self.wire.width, self.wire.height));
         }
-        if self.wire.scan == gdmedia_sdp::Scan::Interlaced && !fits.fields {
-            picture.notes.push("fields are coded woven, as frames: this encoder has no coding of fields".into());
+        if self.wire.scan == Scan::Interlaced && !fits.fields {
+            picture.notes.push(WOVEN.into());
         }
         self.encodes = Some(gpu);
         Ok(picture)

@@ -472,7 +472,9 @@ impl Sinks {
     #[cfg(all(feature = "cuda", feature = "gst"))]
     fn add_fragment(&mut self, run: &Run<'_>, fragment: Fragment) -> Result<()> {
         let live = !run.args.lossless();
-        self.add(Box::new(fragment.open(run.video, &run.conversion.layout, live)?), EndsRun::Yes)
+        let sink = fragment.open(run.video, &run.conversion.layout, live)?;
+        self.overlay = sink.overlay();
+        self.add(Box::new(sink), EndsRun::Yes)
     }
     /// The same in place of one that is used up.
     #[cfg(all(feature = "cuda", feature = "gst"))]
