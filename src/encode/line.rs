@@ -60,8 +60,8 @@ impl Line<'_> {
             Codec::H264 => format!("h264parse{again} ! "),
             Codec::Hevc => format!("h265parse{again} ! "),
             Codec::Av1 => "av1parse ! ".into(),
-            // It needs no parser; but muxers have no input until something asks them for one.
-            Codec::Mjpeg if self.rung == Rung::NvJpeg => "identity ! ".into(),
+            // It needs no parser; but muxers have no input until something asks them for one, and the kind by its caps.
+            Codec::Mjpeg if self.rung == Rung::NvJpeg => "capsfilter caps=image/jpeg ! ".into(),
             Codec::Mjpeg => String::new(),
         };
         // A network has its own pace; what is read as fast as possible would flood it.
@@ -289,6 +289,6 @@ mod tests {
         let line = Line { spec: &spec, target: &target, rung, picture: &picture, size: (64, 64), fps: 0.0, live: true };
         assert_eq!(line.from_coded(), "h264parse ! matroskamux ! filesink location=\"a.mkv\"");
         let line = Line { rung: Rung::NvJpeg, ..line };
-        assert_eq!(line.from_coded(), "identity ! matroskamux ! filesink location=\"a.mkv\"");
+        assert_eq!(line.from_coded(), "capsfilter caps=image/jpeg ! matroskamux ! filesink location=\"a.mkv\"");
     }
 }

@@ -41,18 +41,32 @@ fn video() -> Video {
     }
 }
 
-/// Real H.264, a picture an element; none where no encoder is installed.
-fn pictures() -> Option<Vec<(Vec<u8>, bool)>> {
+/// What an encoder of the CPU makes, a picture an element, in the form in which NVENC and nvJPEG give it; none where no such
+/// encoder is installed.
+fn coded_by_cpu(codec: Codec) -> Option<Vec<(Vec<u8>, bool)>> {
     gst::init().unwrap();
-    let encoder = [
-        ("x264enc", "x264enc bframes=0 tune=zerolatency key-int-max=5 aud=true"),
-        ("openh264enc", "openh264enc gop-size=5"),
-    ];
-    let (_, encoder) = encoder.into_iter().find(|(name, _)| gst::ElementFactory::find(name).is_some())?;
+    let encoders: &[(&str, &str)] = match codec {
+        Codec::H264 => &[
+            ("x264enc", "x264enc bframes=0 tune=zerolatency key-int-max=5 aud=true"),
+            ("openh264enc", "openh264enc gop-size=5"),
+        ],
+        Codec::Hevc => &[("x265enc", "x265enc tune=zerolatency key-int-max=5 speed-preset=ultrafast")],
+        Codec::Av1 => &[(
+            "av1enc",
+            "av1enc usage-profile=realtime cpu-used=8 min-quantizer=2 max-quantizer=58 lag-in-frames=0 keyframe-max-dist=5",
+        )],
+        Codec::Mjpeg => &[("jpegenc", "jpegenc")],
+    };
+    let (_, encoder) = encoders.iter().find(|(name, _)| gst::ElementFactory::find(name).is_some())?;
+    let form = match codec {
+        Codec::H264 => "h264parse config-interval=-1 ! video/x-h264,stream-format=byte-stream,alignment=au",
+        Codec::Hevc => "h265parse config-interval=-1 ! video/x-h265,stream-format=byte-stream,alignment=au",
+        Codec::Av1 => "av1parse ! video/x-av1,stream-format=obu-stream,alignment=tu",
+        Codec::Mjpeg => "image/jpeg",
+    };
     let text = format!(
         "videotestsrc pattern=ball num-buffers={PICTURES} ! video/x-raw,format=I420,width=64,height=64,framerate=25/1 ! \
-         {encoder} ! h264parse config-interval=-1 ! video/x-h264,stream-format=byte-stream,alignment=au ! \
-         appsink name=out sync=false"
+         {encoder} ! {form} ! appsink name=out sync=false"
     );
     let pipeline = gst::parse::launch(&text).unwrap().downcast::<gst::Pipeline>().unwrap();
     let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
@@ -68,9 +82,63 @@ fn pictures() -> Option<Vec<(Vec<u8>, bool)>> {
     Some(all)
 }
 
+fn pictures() -> Option<Vec<(Vec<u8>, bool)>> {
+    coded_by_cpu(Codec::H264)
+}
+
+/// Every codec that is encoded here, into every file that holds it: pictures in, as many out, at their times.
+#[test]
+fn what_is_encoded_here_reaches_every_container() {
+    let folder = tempfile::tempdir().unwrap();
+    for codec in Codec::ALL {
+        let Some(pictures) = coded_by_cpu(codec) else {
+            println!("skipped: no encoder for {codec}");
+            continue;
+        };
+        for name in ["a.mp4", "a.mov", "a.mkv", "a.ts"] {
+            let path = folder.path().join(format!("{}-{name}", codec.word()));
+            let target: Target = path.to_str().unwrap().parse().unwrap();
+            if target.takes(codec).is_err() {
+                continue;
+            }
+            let (rung, output) = match codec {
+                Codec::Mjpeg => (Rung::NvJpeg, Output::Rgba),
+                _ => (Rung::NvencCuda(codec), Output::Nv12),
+            };
+            let layout = Layout::new(WireFormat::from_video(&video()).unwrap(), output).unwrap();
+            let plan = Plan::of_rung(codec.word().parse().unwrap(), target, rung, output);
+            let (line, finish) = plan.coded(1, &video(), true);
+            let mut coded = Coded::open(&line, Coding::of(codec), &video(), &layout, false, finish).unwrap();
+            for (n, (octets, key)) in pictures.iter().enumerate() {
+                assert_eq!(coded.room().unwrap(), Next::More, "{codec} {name}");
+                assert_eq!(coded.push(octets.clone(), &meta(n as u64), *key).unwrap(), Next::More, "{codec} {name}");
+            }
+            coded.finish().unwrap();
+            let demux = match name {
+                "a.mkv" => "matroskademux",
+                "a.ts" => "tsdemux",
+                _ => "qtdemux",
+            };
+            let parse = match (name, codec) {
+                ("a.ts", Codec::H264) => " ! h264parse ! video/x-h264,alignment=au",
+                ("a.ts", _) => " ! h265parse ! video/x-h265,alignment=au",
+                _ => "",
+            };
+            let times = pulled(&format!("filesrc location={} ! {demux}{parse}", path.display()));
+            let steps: Vec<u64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+            assert_eq!((times.len(), steps), (PICTURES, vec![40; PICTURES - 1]), "{codec} {name}");
+        }
+    }
+}
+
 /// Decodes a file; the presentation times of its pictures, in milliseconds.
 fn decoded(path: &Path) -> Vec<u64> {
-    let text = format!("filesrc location={} ! decodebin ! appsink name=out sync=false", path.display());
+    pulled(&format!("filesrc location={} ! decodebin", path.display()))
+}
+
+/// Of what comes out of a fragment.
+fn pulled(text: &str) -> Vec<u64> {
+    let text = format!("{text} ! appsink name=out sync=false");
     let pipeline = gst::parse::launch(&text).unwrap().downcast::<gst::Pipeline>().unwrap();
     let out = pipeline.by_name("out").unwrap().downcast::<gst_app::AppSink>().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
