@@ -31,7 +31,7 @@ fn images() -> Vec<Image> {
             defines: vec![format!("-DGD_WIRE={wire}"), format!("-DGD_BITS={bits}")],
         })
         .collect();
-    let others = [("copy", "copy.cu"), ("frame", "frame.cu")];
+    let others = [("copy", "copy.cu"), ("crc", "crc.cu"), ("frame", "frame.cu")];
     images.extend(others.map(|(name, source)| Image { name: name.into(), source, defines: Vec::new() }));
     images
 }

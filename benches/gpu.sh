@@ -4,7 +4,9 @@
 #   benches/gpu.sh build-gst FOLDER   adds the tests that need GStreamer, with its libraries and plug-ins of this machine, whose
 #                                     glibc is not newer than that one's, and nvJPEG (some 45 MB)
 #   FOLDER/gpu.sh run RESULTS [PART...]   there, some 25 minutes; logs in RESULTS. Parts, by default all in this order:
-#       tests rivermax encode benches latency; begin (starts the long run in the background), sanitizer, soak (waits for it)
+#       tests rivermax encode benches record latency; begin (starts the long run in the background), sanitizer, soak (waits for it)
+# RECORD_DISK is a folder on the disk that `record` measures (the script's own), RECORD_SIZE (8GiB) how much it writes each way;
+# as root it writes the record of udev that cuFile needs there. GDMEDIA_CUFILE names the library where it is not installed.
 # SECONDS_EACH (60) is how long a latency run takes, SOAK (600) the long run. A stream needs net.core.rmem_max of some
 # 100 MB; as root the script sets it.
 set -uo pipefail
@@ -16,7 +18,7 @@ build() {
   programs() { cargo "$@" --message-format=json-render-diagnostics | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
   plain() { basename "$1" | sed 's/-[0-9a-f]\{16\}$//'; }
   programs build --release "${features[@]}" --bin gdmedia --bench gpu --test cuda --test gpu_pipeline --test gpu_lost --test export \
-    --test rivermax --test windows --test receivers --test xdp_frames --example 06_gpu_consumer | while read -r line; do
+    --test rivermax --test windows --test receivers --test xdp_frames --test record_gpu --example 06_gpu_consumer | while read -r line; do
     case $(plain "$line") in
       gdmedia | gpu) strip -o "$folder/$(plain "$line")" "$line" ;;
       06_gpu_consumer) strip -o "$folder/examples/06_gpu_consumer" "$line" ;;
@@ -121,6 +123,28 @@ benches() {
   { timeout 60 ./gpu overlap --frames 300; timeout 60 ./gpu overlap --streams 6 --seconds 3; } 2>&1 | tee "$out/overlap.txt"
 }
 
+# Recordings: first without what cuFile needs of udev, which is to be refused with its name, then with it.
+record() {
+  local disk=${RECORD_DISK:-$here} device type record
+  device=$(stat -c %d "$disk"); device=$((device >> 8 & 0xfff)):$(((device & 0xff) | (device >> 12 & 0xfff00)))
+  type=$(findmnt -no FSTYPE -T "$disk" 2>/dev/null || echo ext4)
+  record=/run/udev/data/b$device
+  export GDMEDIA_RECORD_DISK=$disk CUFILE_FORCE_COMPAT_MODE=true CUFILE_ALLOW_COMPAT_MODE=true
+  step "record, on $type, device $device, udev's record $(test -e "$record" && echo there || echo missing)"
+  timeout 120 deps/record_gpu --test-threads=1 --nocapture >"$out/record-before.txt" 2>&1
+  grep -E "refused|cure" "$out/record-before.txt"; verdict "$out/record-before.txt"
+  if [[ ! -e $record && $device != 0:* ]]; then
+    mkdir -p /run/udev/data && printf 'E:ID_FS_USAGE=filesystem\nE:ID_FS_TYPE=%s\n' "$type" >"$record"
+    step "record, with $record"
+    timeout 120 deps/record_gpu --test-threads=1 --nocapture >"$out/record.txt" 2>&1
+    grep -E "refused|cure|GB/s" "$out/record.txt"; verdict "$out/record.txt"
+  fi
+  step "record --bench"
+  timeout 240 ./gdmedia record --bench "$disk" --size "${RECORD_SIZE:-8GiB}" --gpu require 2>&1 | tee "$out/record-bench.txt"
+  dd if=/dev/zero of="$disk/.dd" bs=16M count=128 oflag=direct 2>&1 | tail -n 1 | tee -a "$out/record-bench.txt"
+  rm -f "$disk/.dd"
+}
+
 latency() {
   local each=${SECONDS_EACH:-60} mode n
   for n in 1 4; do
@@ -187,10 +211,10 @@ run() {
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
   grep -m 1 "model name" /proc/cpuinfo; nproc; date -u +%F
   local part
-  (( $# )) || set -- tests rivermax encode benches latency begin sanitizer soak
+  (( $# )) || set -- tests rivermax encode benches record latency begin sanitizer soak
   for part; do
     case $part in
-      tests | rivermax | encode | benches | latency | begin | sanitizer | soak) $part ;;
+      tests | rivermax | encode | benches | record | latency | begin | sanitizer | soak) $part ;;
       *) echo "no part $part" >&2; exit 64 ;;
     esac
   done

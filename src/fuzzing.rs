@@ -3,10 +3,12 @@
 
 mod faults;
 mod pipeline;
+mod record;
 mod rings;
 
 pub use faults::faults;
 pub use pipeline::pipeline;
+pub use record::record;
 pub use rings::rings;
 
 /// Captures of any kind: container, link layers, RTP, and what the survey makes of it.
@@ -183,6 +185,7 @@ mod tests {
         fn any_octets(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
             faults(&octets);
             rings(&octets);
+            record(&octets);
         }
 
         #[test]

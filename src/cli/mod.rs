@@ -2,6 +2,7 @@
 
 mod analyze;
 mod doctor;
+mod export;
 mod held;
 mod load;
 mod play;
@@ -40,6 +41,8 @@ enum Verb {
     Send(send::Args),
     /// Receive a flow and record its frames as they are; check recordings; say what a disk holds.
     Record(record::Args),
+    /// Write a recording as a file of other programs: y4m, raw, PNG, MOV.
+    Export(export::Args),
     /// Receive for hours, judge it by thresholds, and write a report.
     Soak(soak::Args),
     /// Look through a capture: its flows, what is lost of them, and their timing by ST 2110-21.
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Sdp(args)) => sdp::run(args),
         Some(Verb::Send(args)) => send::run(args),
         Some(Verb::Record(args)) => record::run(args),
+        Some(Verb::Export(args)) => export::run(args),
         Some(Verb::Soak(args)) => soak::run(args),
         Some(Verb::Analyze(args)) => analyze::run(args),
         Some(Verb::Doctor(args)) => doctor::run(args),

@@ -11,6 +11,7 @@ mod preview;
 #[cfg(not(feature = "preview"))]
 #[path = "play/no_preview.rs"]
 mod preview;
+mod recording;
 mod report;
 mod sinks;
 mod time;
@@ -43,6 +44,7 @@ use gdmedia::pipeline::{self, Deliver, Observe};
 use gdmedia::plan::FEW_OPEN;
 use gdmedia::record::{self, Limit, Way};
 use gdmedia::rx::socket;
+use gdmedia::sink::FileFormat;
 use gdmedia::sink::export::Target;
 use gdmedia::timing::Rules;
 use gdmedia::worker::{Ended, Report, Worker};
@@ -56,7 +58,7 @@ use std::time::{Duration, Instant};
 /// Options of the verb.
 #[derive(clap::Args)]
 pub struct Args {
-    /// SDP of the stream: a file, `-` for standard input, or an http:// address
+    /// SDP of the stream: a file, `-` for standard input, or an http:// address; or a recording: a .gdr file, or its folder
     #[arg(long, value_name = "FILE|-|URL")]
     sdp: Option<String>,
     /// The same, without the option's name
@@ -68,8 +70,8 @@ pub struct Args {
     /// Read packets from a capture (pcap, pcapng, gzip) instead of the network
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Pace of a capture: as fast as possible, or as it was recorded
-    #[arg(long, value_enum, default_value = "full", requires = "pcap")]
+    /// Pace of a capture or a recording: as fast as possible, or as it was recorded
+    #[arg(long, value_enum, default_value = "full")]
     pace: Pace,
     /// Clock of a capture: TAI (PTP time stamps of hardware) or UTC (software time stamps)
     #[arg(long, value_enum, default_value = "tai", requires = "pcap")]
@@ -192,6 +194,9 @@ pub struct Args {
     /// How the verb is called, for those who called it wrong.
     #[arg(skip = "gdmedia")]
     called: &'static str,
+    /// The input is a recording, of frames like this.
+    #[arg(skip)]
+    recorded: Option<Output>,
     /// Who stamps arrivals at sockets: the card, told to if need be (rights); the kernel; or the card where it does so already
     #[arg(long, value_enum, default_value = "auto")]
     stamps: Stamps,
@@ -400,6 +405,19 @@ impl Args {
     pub const fn records(&self) -> bool {
         self.record.is_some()
     }
+    /// The GPU that `--gpu` asks for by name; none where it leaves the choice.
+    ///
+    /// # Errors
+    /// It is not there.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> Result<Option<Arc<Gpu>>> {
+        if self.gpu.required() { gdmedia::gpu::choose(self.gpu, None).map(|found| found.gpu) } else { Ok(None) }
+    }
+    /// `--out` takes frames of any layout.
+    fn raw_out(&self) -> bool {
+        let of_name = self.out.as_deref().map(FileFormat::of_path);
+        self.format.map(FileFormat::from).or(of_name) == Some(FileFormat::Raw)
+    }
     /// How to record.
     pub fn recording(&self) -> record::Options {
         record::Options { limit: self.segment, way: self.way.into() }
@@ -410,16 +428,20 @@ impl Args {
     /// Without a GPU the run fails.
     #[cfg(feature = "cuda")]
     fn needs_gpu(&self) -> bool {
-        self.gpu.required() || self.export.is_some()
+        self.gpu.required() || self.export.is_some() || (self.record.is_some() && matches!(self.way, RecordWay::Cufile))
     }
     /// Between polls of this backend: one that waits by itself ends its wait when packets come.
     fn pause(&self, backend: &str) -> Duration {
         let events = self.rivermax.as_deref().is_some_and(|words| words.split(',').any(|word| word.trim() == "events"));
         if events && backend == "rivermax" { EVENTS } else { self.sleep }
     }
+    /// Packets come from a network, now.
+    const fn live(&self) -> bool {
+        self.pcap.is_none() && self.recorded.is_none()
+    }
     /// A capture at full speed can wait for its sinks, a network cannot.
     fn lossless(&self) -> bool {
-        self.pcap.is_some() && matches!(self.pace, Pace::Full)
+        !self.live() && matches!(self.pace, Pace::Full)
     }
 }
 
@@ -534,6 +556,14 @@ impl Follow for Alone {
 fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let stop = stop::install()?;
     same::refuse(&args.inputs(), &args.outputs())?;
+    if let Some(path) = args.sdp().map(Path::new).filter(|path| record::Recording::is_at(path)) {
+        let path = path.to_owned();
+        return recording::play(args, &path, follow, &stop);
+    }
+    if args.pcap.is_none() && matches!(args.pace, Pace::Recorded) {
+        return Err(Error::new(Kind::Usage, "--pace is for captures and recordings; a network has its own")
+            .cure("leave it out, or give --pcap or a recording"));
+    }
     if !args.timing && !args.held.is_empty() {
         return Err(
             Error::new(Kind::Usage, "limits of timing were given, and timing is not measured").cure("add --timing")
@@ -543,7 +573,7 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let description = choose::description(args.sdp(), args.pcap.as_deref(), args.called)?;
     let flow = choose::flow(&description, args.flow)?;
     let video = choose::video(flow, &description)?;
-    let mut time = Time::open(args, flow)?;
+    let time = Time::open(args, flow)?;
     args.utc_offset = time.offset().seconds;
     let args = &*args;
     let wire = pipeline::wire(video)?;
@@ -555,10 +585,10 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
 
     let opened = Inputs { args, flow, video, layout: &layout, stop: &stop }.open(chosen.gpu.as_ref())?;
-    let (probe, mut latency) = latency::channel(time::media(flow, video));
-    let mut sinks = sinks::build(args, prepared, flow, video, &layout, colour, &probe)?;
-    let gate = Arc::new(Gate::new(args.frames, probe));
     let conversion = Conversion { layout, colour };
+    let (probe, mut latency) = latency::channel(time::media(flow, video));
+    let mut sinks = sinks::build(args, prepared, flow, video, &conversion, &probe, chosen.gpu.is_some())?;
+    let gate = Arc::new(Gate::new(args.frames, probe));
     let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
     let config = pipeline::config(flow, args.redundancy.unwrap_or_default())?;
     limits::check(&conversion.layout, engine::frames(&sinks) + config.open_frames().saturating_sub(FEW_OPEN))?;
@@ -577,14 +607,36 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let stepper = engine.into_stepper(&run, &sinks);
     let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
     follow.begin(&run, &start)?;
+    accompany(&run, &start, worker, sinks, latency, time, gpu.as_ref(), metering, follow)
+}
+
+/// From the first frame to the last word.
+#[allow(clippy::too_many_arguments, reason = "all that is watched")]
+fn accompany(
+    run: &Run<'_>,
+    start: &Start,
+    worker: Worker,
+    mut sinks: Sinks,
+    mut latency: Recorder,
+    mut time: Time,
+    gpu: Option<&Arc<Gpu>>,
+    metering: Option<Metering>,
+    follow: &mut dyn Follow,
+) -> Result<ExitCode> {
+    let Run { args, flow, gate, .. } = *run;
     let mut health = Watch::new(args, flow);
-    let end =
-        watch(&run, &worker, &sinks, &mut latency, &mut time, gpu.as_ref(), metering.as_ref(), &mut health, follow);
+    let end = watch(run, &worker, &sinks, &mut latency, &mut time, gpu, metering.as_ref(), &mut health, follow);
     let (ended, report) = worker.join();
     let sunk = sinks.finish();
+    for text in sinks.news() {
+        report::tell(args.json, Said::recording(&text));
+    }
     latency.finish(gate.probe.now());
     let outcome = match (end, ended) {
         (_, Ended::Failed(error)) => Err(error),
+        (End::NoMedia, _) if args.recorded.is_some() => {
+            Err(recording::nothing(Path::new(args.sdp().unwrap_or_default())))
+        }
         (End::NoMedia, _) => Err(choose::no_media(args, flow, &report)),
         _ => sunk,
     };
@@ -593,8 +645,8 @@ fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
         report::error(error);
     }
     let timing = metering.as_ref().map(Metering::read).unwrap_or_default();
-    report::summary(args.json, &report, &sinks, &gate, &health, &latency, &timing, &start, name);
-    let gpu_memory = gpu.as_ref().map(memory_of);
+    report::summary(args.json, &report, &sinks, gate, &health, &latency, &timing, start, name);
+    let gpu_memory = gpu.map(memory_of);
     let mut now =
         Now { report: &report, sinks: &sinks, latency: &mut latency, time: &time, gpu_memory, events: &[], timing };
     let followed = follow.end(&mut now, name);

@@ -8,6 +8,7 @@ use super::usage::wanted;
 use super::{duration, stop};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::fault::FaultPlan;
+use gdmedia::record::Recording;
 use gdmedia::sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Tcs};
 use gdmedia::send::file::{self, Extent};
 use gdmedia::send::input::{Input, Samples};
@@ -41,6 +42,9 @@ pub struct Args {
     /// Frames of a file instead of the test picture: y4m, or raw samples
     #[arg(long, value_name = "FILE|-", conflicts_with = "replay")]
     input: Option<PathBuf>,
+    /// Frames of a recording instead, a .gdr file or its folder; the flow is the recorded one, but for what other options say
+    #[arg(long, value_name = "FILE|FOLDER", conflicts_with_all = ["input", "replay", "sdp"])]
+    from: Option<PathBuf>,
     /// How samples lie in a raw --input
     #[arg(long, value_name = "planar|wire", value_parser = samples, default_value = "planar")]
     layout: Samples,
@@ -50,7 +54,7 @@ pub struct Args {
     /// Pace of --replay: 2 is twice as fast
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
-    /// Begin again when --input or --replay ends
+    /// Begin again when --input, --from or --replay ends
     #[arg(long = "loop")]
     repeat: bool,
     /// Raster, scan and rate: 1080p59.94, 1080i50, 1080psf25, 640x480p30
@@ -150,6 +154,8 @@ struct Fine {
     extended_zero: bool,
 }
 
+pub use choose::own_flow;
+
 /// Frames of a capture file when nobody says.
 const DEFAULT_FRAMES: u64 = 10;
 
@@ -170,9 +176,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return again::run(&args, path, &options, &stop);
     }
     let input = args.input.as_deref().map(Input::open).transpose()?;
-    let plan = choose::plan(&args, input.as_ref().and_then(|i| i.header()))?;
+    let recording = args.from.as_deref().map(Recording::open).transpose()?;
+    let recorded = recording.as_ref().map(|recording| &recording.header().flow);
+    let plan = choose::plan(&args, input.as_ref().and_then(|i| i.header()), recorded)?;
     let mut stream = Stream::new(&plan.video, plan.choice)?;
-    let mut source = choose::source(&args, &plan, &stream, input, &stop)?;
+    let mut source = choose::source(&args, &plan, &stream, input, recording, &stop)?;
     let Some(path) = &plan.file else {
         let mut outlets =
             choose::targets(&args, &plan.flow).into_iter().map(Outlet::open).collect::<Result<Vec<_>>>()?;
@@ -190,7 +198,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let extent = Extent {
         start: Tai(args.fine.at.saturating_mul(1_000_000_000)),
-        frames: args.frames.or((args.duration.is_none() && args.input.is_none()).then_some(DEFAULT_FRAMES)),
+        frames: args
+            .frames
+            .or((args.duration.is_none() && args.input.is_none() && args.from.is_none()).then_some(DEFAULT_FRAMES)),
         duration: args.duration,
     };
     if extent.frames.is_none() && extent.duration.is_none() && args.repeat {

@@ -3,7 +3,8 @@
 //! ```text
 //! frame --Recorder: head page with CRC32C--> disk thread --way--> slot of a segment
 //!                                              io_uring with O_DIRECT, pwrite
-//! segment --read::Recording--> frames
+//! frame of the GPU --CufileSink: CRC32C there--> cuFile
+//! segment --read::Recording--> frames --> sinks (play), packets (send), files (export)
 //! ```
 //!
 //! A recording is one file, or several that follow one another ([`segment`]): a header page, slots of one size with a frame
@@ -17,13 +18,30 @@
 //! | [`segment`] | which file, where in it, when the next one |
 //! | [`write`](mod@write) | the ways to the disk, and which is taken |
 //! | [`recorder`] | frames of the CPU to slots |
+//! | `gpu`, `crc` | frames of the GPU to slots and back by cuFile (feature `cuda`) |
 //! | [`read`] | opens, checks, scans, mends |
+//! | [`wire`] | frames of other layouts back to pgroups, and to any layout |
+//! | [`source`], [`playback`] | frames again: to be sent, to sinks |
+//! | [`export`](mod@export) | to y4m, raw, PNG, MOV |
+//! | [`bench`] | what a disk holds |
 
+pub mod bench;
+#[cfg(feature = "cuda")]
+mod crc;
+pub mod export;
 pub mod form;
+#[cfg(feature = "cuda")]
+mod gpu;
+pub mod playback;
 pub mod read;
 pub mod recorder;
 pub mod segment;
+pub mod source;
+pub mod wire;
 pub mod write;
+
+#[cfg(feature = "cuda")]
+pub use gpu::{CufileSink, DeviceLoad};
 
 pub use read::{Found, Recording, Segment};
 pub use recorder::{Options, Recorder, Stats};

@@ -2,11 +2,11 @@
 //! reckoned while the one before is written.
 
 use super::form::{self, End, Entry, Header, Id, PAGE, SlotHeader};
-use super::segment::{Files, Limit, write_error};
+use super::segment::{Files, Limit, end_of, write_error};
 use super::write::{self, Disk, Piece, Pwrite, Way};
 use crate::error::{Error, Kind, Result};
 use crate::format::Layout;
-use crate::frame::Frame;
+use crate::frame::{Frame, Meta};
 use crate::latency::{self, Figures};
 use crate::mem::{Host, Region};
 use gdmedia_sdp::Flow;
@@ -196,11 +196,15 @@ impl Recorder {
     /// # Errors
     /// The disk is full or broken. The recording has ended then, and what it held before is whole.
     pub fn write(&mut self, frame: &Frame<Host>) -> Result<()> {
+        self.write_as(frame, frame.meta().clone())
+    }
+
+    /// The same with other words about it.
+    pub(super) fn write_as(&mut self, frame: &Frame<Host>, meta: Meta) -> Result<()> {
         if *frame.layout() != self.layout {
             return Err(Error::new(Kind::Internal, "a frame of another layout than the recording's"));
         }
         let octets = frame.octets().get(..self.frame_octets).unwrap_or_default();
-        let meta = frame.meta().clone();
         let head = SlotHeader {
             id: self.id,
             slot: 0,
@@ -264,8 +268,7 @@ impl Slots {
     fn run(mut self, work: &Receiver<Job>) -> Result<()> {
         while let Ok(job) = work.recv() {
             if let Err(error) = self.take(job) {
-                let full = self.files.path().is_some() && error.to_string().starts_with("no room for");
-                let ended = self.files.end(1, if full { End::Full } else { End::Failed });
+                let ended = self.files.end(1, end_of(&error));
                 self.stats.left_out.fetch_add(1, Relaxed);
                 self.stats.gaps.fetch_add(1, Relaxed);
                 let frames = self.stats.frames.load(Relaxed);

@@ -115,6 +115,15 @@ impl Files {
     /// # Errors
     /// The folder is not there, may not be written to, or is full.
     pub fn create(folder: &Path, header: Header, limit: Limit, direct: bool) -> Result<Self> {
+        // Nothing is recorded that could not be read.
+        let again = Header::decode(&header.encode()?).map_err(|e| {
+            Error::new(Kind::Data, format!("the SDP of this flow cannot be kept in a recording: {}", e.in_one_line()))
+                .cure("gdmedia sdp says what is wrong with it")
+        })?;
+        if again.layout != header.layout {
+            let what = "the SDP of this flow describes another picture than the frames have";
+            return Err(Error::new(Kind::Internal, what));
+        }
         let created = SystemTime::UNIX_EPOCH + Duration::from_nanos(header.created);
         let stem: String = time::utc(created).chars().filter(|c| !"-:.".contains(*c)).collect();
         let mut files = Files { folder: folder.to_owned(), header, limit, stem, direct, open: None };
@@ -125,6 +134,11 @@ impl Files {
     /// The segment that is open.
     pub fn path(&self) -> Option<&Path> {
         self.open.as_ref().map(|open| open.path.as_path())
+    }
+    /// The file that slots go to.
+    #[cfg(feature = "cuda")]
+    pub fn file(&self) -> Option<&File> {
+        self.open.as_ref().map(|open| open.direct.as_ref().unwrap_or(&open.file))
     }
     /// Of the segment that is open, or the next one.
     pub fn header(&self) -> &Header {
@@ -311,6 +325,13 @@ pub(super) fn write_error(path: &Path, error: io::Error) -> Error {
         _ => ("cannot write", "check the disk (dmesg)"),
     };
     Error::new(Kind::Output, format!("{what} {}", path.display())).because(error).cure(cure)
+}
+
+/// Why a recording ends that this happened to.
+pub(super) fn end_of(error: &Error) -> End {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    if source.is_some_and(|e| full.contains(&e.kind())) { End::Full } else { End::Failed }
 }
 
 fn create_error(path: &Path, folder: &Path, error: io::Error) -> Error {

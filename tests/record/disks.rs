@@ -1,5 +1,6 @@
 //! Disks that are full, slow, or go away. Small ones are mounted where the tests run as root.
 
+use super::common::{free_port, gdmedia, send_to_pcap, temp};
 use super::{files, flow, frames, numbered};
 use gdmedia::Kind;
 use gdmedia::format::Output;
@@ -90,6 +91,39 @@ fn a_full_disk_ends_a_recording_that_is_whole() {
         drop(segment);
         let error = recorder.write(&numbered(&layout, 9999)).unwrap_err();
         assert!(!error.to_string().is_empty());
+    }
+}
+
+/// Where there is another sink, reception goes on; where there is none, the run ends. Both say why.
+#[test]
+fn a_full_disk_ends_the_recording_and_not_what_else_is_done() {
+    let dir = temp();
+    let capture = dir.join("in.pcap");
+    let stream = send_to_pcap(&capture, free_port(), &["--frames", "60"]);
+    for other in [true, false] {
+        let Some(disk) = Mounted::tmpfs(2 << 20) else { return };
+        let (to, from, out) = (disk.path().to_str().unwrap(), capture.to_str().unwrap(), dir.join("out.raw"));
+        let mut args = vec!["record", "--sdp", &stream, "--pcap", from, "--to", to, "--output", "wire", "--json"];
+        if other {
+            args.extend(["--out", out.to_str().unwrap()]);
+        }
+        let done = gdmedia(&args);
+        assert_eq!(done.code, 74, "{}", done.stderr);
+        assert!(
+            done.stderr.contains("\"event\":\"recording\"") && done.stderr.contains("has ended after"),
+            "{}",
+            done.stderr
+        );
+        assert!(done.stderr.contains("no room for"), "{}", done.stderr);
+        let summary = done.summary();
+        let recording = summary["sinks"].as_array().unwrap().iter().find_map(|s| s.get("recording")).unwrap().clone();
+        let frames = recording["frames"].as_u64().unwrap();
+        assert!((3..60).contains(&frames), "{summary}");
+        // 320 x 180 in wire octets.
+        let written = std::fs::metadata(&out).map_or(0, |m| m.len()) / (320 * 180 * 5 / 2);
+        assert_eq!(written, if other { 60 } else { 60 * u64::from(out.exists()) }, "{summary}");
+        let segment = Segment::open(&files(disk.path())[0]).unwrap();
+        assert_eq!((segment.end(), segment.check(|_, _| {}).good), (Some(End::Full), frames));
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 #[path = "../frames/mod.rs"]
 mod frames;
 
+mod again;
 mod disks;
 mod program;
 mod segments;

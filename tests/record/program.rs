@@ -125,6 +125,7 @@ fn killed_at_any_moment() {
         assert!(checked.stderr.contains("index made"), "{}", checked.stderr);
         let checked = gdmedia(&["record", "--check", to.to_str().unwrap()]);
         assert!(checked.code == 0 && !checked.stderr.contains("index made"), "{}", checked.stderr);
-        assert_eq!(Recording::open(&to).unwrap().frames(), recording.frames());
+        // The frame that was on its way may have arrived meanwhile.
+        assert!((recording.frames()..=recording.frames() + 1).contains(&Recording::open(&to).unwrap().frames()));
     }
 }

@@ -108,6 +108,12 @@ pub fn choose(args: &Args) -> Result<Found> {
     })
 }
 
+/// Frames of a pipeline alone.
+#[cfg(feature = "cuda")]
+pub const fn frames_of_pipeline() -> usize {
+    POOL
+}
+
 /// Frames of a pipeline of the CPU, with those that its sinks hold.
 pub fn frames(sinks: &Sinks) -> usize {
     POOL + sinks.held()

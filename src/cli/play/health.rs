@@ -40,7 +40,7 @@ pub struct Said {
 impl Watch {
     /// Of a run that is about to begin.
     pub fn new(args: &Args, flow: &Flow) -> Self {
-        let live = args.pcap.is_none();
+        let live = args.live();
         let named = |n: usize| args.interface.get(n).or(args.interface.last()).map(String::as_str);
         let mut interfaces: Vec<String> = Vec::new();
         for name in flow.legs.iter().enumerate().filter_map(|(n, leg)| link::of_leg(leg, named(n))) {

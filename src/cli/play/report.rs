@@ -146,6 +146,37 @@ impl Start {
         Start { lines, json, begun: Instant::now() }
     }
 
+    /// Of a recording: what it is, how it is read, and the GPU or why none is used.
+    pub fn of_recording(
+        run: &Run<'_>,
+        (what, json): &(Vec<String>, serde_json::Value),
+        how: &str,
+        gpu: &str,
+        sinks: &Sinks,
+    ) -> Self {
+        let mut lines = vec![("flow", picture(run.video)), ("name", run.flow.name.clone())];
+        let labels = std::iter::once("from").chain(std::iter::repeat(""));
+        lines.extend(labels.zip(what.iter().cloned()));
+        lines.push(("gpu", gpu.lines().map(str::trim).collect::<Vec<_>>().join("; ")));
+        lines.push(("frames", how.to_owned()));
+        if sinks.is_empty() {
+            lines.push(("sink", "none: counting only".into()));
+        }
+        lines.extend(sinks.describe().map(|s| ("sink", s.to_owned())));
+        lines.extend(sinks.notes.iter().map(|n| ("", n.clone())));
+        let json = json!({
+            "type": "start",
+            "flow": run.flow,
+            "recording": json,
+            "notes": what.iter().skip(1).chain(&sinks.notes).collect::<Vec<_>>(),
+            "gpu": gpu,
+            "frames_text": how,
+            "layout": layout_name(&run.conversion.layout),
+            "sinks": sinks.describe().collect::<Vec<_>>(),
+        });
+        Start { lines, json, begun: Instant::now() }
+    }
+
     /// Its lines, for a report.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         let mut last = "";
@@ -218,7 +249,8 @@ fn clock(flow: &Flow) -> String {
     format!("{reference}; {media}")
 }
 
-fn layout_name(layout: &Layout) -> String {
+/// GStreamer's name for a layout, or our own word.
+pub fn layout_name(layout: &Layout) -> String {
     layout.name().map_or_else(|| format!("{:?}", layout.output).to_lowercase(), str::to_owned)
 }
 
@@ -564,6 +596,15 @@ fn comparison(found: &LegComparison) -> String {
              timestamp {timestamp}",
             found.different, found.compared
         ),
+    }
+}
+
+/// Something that happened when the status line has ended.
+pub fn tell(json: bool, said: Said) {
+    if json {
+        line(&said.into_json());
+    } else if let Some(text) = said.text() {
+        say(&format!("{text}\n"));
     }
 }
 

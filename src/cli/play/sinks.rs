@@ -16,12 +16,12 @@ use gdmedia::frame::Frame;
 #[cfg(feature = "cuda")]
 use gdmedia::gpu::Gpu;
 use gdmedia::health::SinkLoad;
-use gdmedia::kernel::Colour;
-#[cfg(feature = "preview")]
-use gdmedia::kernel::Conversion;
+use gdmedia::kernel::{Colour, Conversion};
 use gdmedia::latency::{Probe, Timed};
 use gdmedia::mem::{Host, Space};
 use gdmedia::record::Stats;
+#[cfg(feature = "cuda")]
+use gdmedia::record::{CufileSink, Way};
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::send::pattern;
 #[cfg(feature = "gst")]
@@ -77,6 +77,12 @@ pub struct Sinks {
     overlay: Option<Overlay>,
     finished: Vec<(String, Report)>,
     recorded: Option<Arc<Stats>>,
+    /// A recording that takes frames where the GPU has them, if it can; opened when there are such.
+    #[cfg(feature = "cuda")]
+    to_record: Option<EndsRun>,
+    /// It does.
+    #[cfg(feature = "cuda")]
+    by_cufile: bool,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
     lossless: bool,
     /// A sink wants frames in memory of their own.
@@ -107,9 +113,9 @@ pub fn build(
     prepared: Prepared,
     flow: &Flow,
     video: &Video,
-    layout: &Layout,
-    colour: Colour,
+    conversion: &Conversion,
     probe: &Probe,
+    on_gpu: bool,
 ) -> Result<Sinks> {
     let Prepared {
         #[cfg(feature = "gst")]
@@ -121,6 +127,8 @@ pub fn build(
         notes,
         ..
     } = prepared;
+    let (layout, colour) = (&conversion.layout, conversion.colour);
+    let _ = on_gpu;
     let mut sinks = Sinks {
         queues: Vec::new(),
         #[cfg(feature = "cuda")]
@@ -145,6 +153,10 @@ pub fn build(
         overlay: None,
         finished: Vec::new(),
         recorded: None,
+        #[cfg(feature = "cuda")]
+        to_record: None,
+        #[cfg(feature = "cuda")]
+        by_cufile: false,
         verdict: None,
         #[cfg(feature = "preview")]
         page: None,
@@ -195,9 +207,19 @@ pub fn build(
         // Where it is all there is, its end is that of the run; elsewhere the others go on without it.
         let others = args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.preview.is_some();
         let ends = if others { EndsRun::No } else { EndsRun::Yes };
-        let sink = RecordSink::create(folder, flow, layout, &args.recording())?;
-        sinks.recorded = Some(sink.stats());
-        sinks.add(Box::new(sink), ends)?;
+        #[cfg(feature = "cuda")]
+        let later = on_gpu && matches!(args.recording().way, Way::Auto | Way::Cufile);
+        #[cfg(not(feature = "cuda"))]
+        let later = false;
+        if later {
+            #[cfg(feature = "cuda")]
+            {
+                sinks.to_record = Some(ends);
+                sinks.keeps = true;
+            }
+        } else {
+            sinks.add_recorder(folder, flow, layout, args, ends)?;
+        }
     }
     if args.verify {
         let verify = Verify::new(|frame: &Frame| pattern::read_number(frame.layout(), frame.octets()));
@@ -265,6 +287,13 @@ impl Sinks {
             return Ok(());
         }
         self.add(Box::new(plan.open(video, layout, !args.lossless())?), EndsRun::Yes)
+    }
+
+    /// A recording of frames of the CPU.
+    fn add_recorder(&mut self, folder: &Path, flow: &Flow, layout: &Layout, args: &Args, ends: EndsRun) -> Result<()> {
+        let sink = RecordSink::create(folder, flow, layout, &args.recording())?;
+        self.recorded = Some(sink.stats());
+        self.add(Box::new(sink), ends)
     }
 
     /// The same, measured.
@@ -409,7 +438,8 @@ impl Sinks {
     /// Frames of the GPU that all sinks together may have in hand.
     #[cfg(feature = "cuda")]
     pub fn held_by_device(&self, args: &Args) -> usize {
-        let download = if self.queues.is_empty() { 0 } else { QUEUE + 1 };
+        let download = if self.queues.is_empty() && self.to_record.is_none() { 0 } else { QUEUE + 1 };
+        let download = download + if self.to_record.is_none() { 0 } else { QUEUE + 1 };
         let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() } + self.held_by_page();
         #[cfg(feature = "gst")]
         let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };
@@ -437,6 +467,10 @@ impl Sinks {
             #[cfg(feature = "preview")]
             {
                 self.page_spare = None;
+            }
+            let ends = self.to_record.take().or(std::mem::take(&mut self.by_cufile).then_some(EndsRun::Yes));
+            if let (Some(ends), Some(folder)) = (ends, &run.args.record) {
+                self.add_recorder(folder, run.flow, &run.conversion.layout, run.args, ends)?;
             }
         }
         #[cfg(all(feature = "cuda", feature = "gst"))]
@@ -493,9 +527,9 @@ impl Sinks {
     #[cfg(feature = "cuda")]
     pub const fn need_gpu(&self) -> bool {
         #[cfg(feature = "gst")]
-        return self.in_gst.is_some();
+        return self.in_gst.is_some() || self.by_cufile;
         #[cfg(not(feature = "gst"))]
-        false
+        self.by_cufile
     }
     /// Ends what takes frames of the GPU.
     #[cfg(feature = "cuda")]
@@ -558,6 +592,21 @@ impl Sinks {
                 }
                 // The run does not do without its GPU for that.
                 Err(error) => self.notes.push(format!("no preview of frames on the GPU: {}", error.in_one_line())),
+            }
+        }
+        if let (Some(ends), Some(folder)) = (self.to_record.take(), &run.args.record) {
+            match CufileSink::create(gpu, slab.clone(), folder, run.flow, layout, &run.args.recording()) {
+                Ok(sink) => {
+                    self.recorded = Some(sink.stats());
+                    self.by_cufile = true;
+                    let sink = self.timed(Box::new(sink));
+                    self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), ends));
+                }
+                Err(error) if run.args.recording().way == Way::Cufile => return Err(error),
+                Err(error) => {
+                    self.notes.push(error.in_one_line());
+                    self.add_recorder(folder, run.flow, layout, run.args, ends)?;
+                }
             }
         }
         if !self.queues.is_empty() {

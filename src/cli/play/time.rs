@@ -42,7 +42,7 @@ impl Time {
     /// # Errors
     /// There is no thread to ask on.
     pub fn open(args: &Args, flow: &Flow) -> Result<Self> {
-        let live = args.pcap.is_none();
+        let live = args.live();
         let domains = ptp::domains(flow.reference_clocks.iter());
         let target = Target::here(domains, args.interface.first().cloned());
         let watch = if live { Some(Watch::start(target)?) } else { None };

@@ -5,6 +5,8 @@ use crate::cli::{load, same};
 use gdmedia::fault::FaultPlan;
 use gdmedia::format::WireFormat;
 use gdmedia::kernel::Colour;
+use gdmedia::record::Recording;
+use gdmedia::record::source::RecordedSource;
 use gdmedia::rx::socket::{by_route, find_interface};
 use gdmedia::sdp::{
     Colorimetry, Depth, Essence, Flow, Leg, MediaClock, Mode, Packing, Range, Ratio, ReferenceClock, Sampling, Scan,
@@ -164,10 +166,11 @@ fn own_mac(to: IpAddr) -> Option<String> {
 const DEFAULT_TO: &str = "127.0.0.1:5004";
 
 /// Puts options over what the SDP says over defaults.
-pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
-    let Described { mut flow, unread_rate } = match &args.sdp {
-        Some(from) => sdp_flow(from, args.flow)?,
-        None => Described { flow: own_flow(), unread_rate: None },
+pub fn plan(args: &Args, header: Option<&Header>, recorded: Option<&Flow>) -> Result<Plan> {
+    let Described { mut flow, unread_rate } = match (&args.sdp, recorded) {
+        (Some(from), _) => sdp_flow(from, args.flow)?,
+        (None, Some(flow)) => Described { flow: flow.clone(), unread_rate: None },
+        (None, None) => Described { flow: own_flow(), unread_rate: None },
     };
     let Essence::Video(mut video) = flow.essence.clone() else {
         return Err(Error::new(Kind::Data, format!("flow {} of the SDP is not ST 2110-20 video", flow.index))
@@ -181,7 +184,7 @@ pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
         return Err(Error::new(Kind::Data, format!("the SDP says exactframerate={text}, which is no frame rate"))
             .cure("correct it in the SDP, for example exactframerate=60000/1001, or give --rate"));
     }
-    let told = args.sdp.is_some() || header.is_some() || args.format.is_some();
+    let told = args.sdp.is_some() || recorded.is_some() || header.is_some() || args.format.is_some();
     let rate_assumed = told && wanted_rate.or(video.rate).is_none();
     override_video(args, &mut video);
     let file = legs(args, &mut flow)?;
@@ -193,7 +196,7 @@ pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
     });
     let live = file.is_none();
     // Groups make no narrow sender: CMAX of type N is 4 or so. To a file, every packet has its exact time.
-    if args.sdp.is_none() || args.pacing.is_some() {
+    if (args.sdp.is_none() && recorded.is_none()) || args.pacing.is_some() {
         video.sender_type = Some(match pacing {
             Pacing::Gapped if !live || args.fine.group <= 4 => SenderType::N,
             Pacing::Linear if !live || args.fine.group <= 4 => SenderType::Nl,
@@ -211,6 +214,12 @@ pub fn plan(args: &Args, header: Option<&Header>) -> Result<Plan> {
         extended_zero: args.fine.extended_zero,
         srds: args.fine.srds,
     };
+    if let Some(Essence::Video(was)) = recorded.map(|flow| &flow.essence)
+        && WireFormat::from_video(was) != WireFormat::from_video(&video)
+    {
+        let what = "the recording has another picture than --format, --sampling and --depth say";
+        return Err(Error::new(Kind::Usage, what).cure("leave these out, or export the recording and convert it"));
+    }
     flow.essence = Essence::Video(video.clone());
     Ok(Plan { flow, video, choice, file, rate_assumed })
 }
@@ -249,7 +258,8 @@ pub fn refuse_same(args: &Args) -> Result<()> {
         _ => None,
     };
     let plan = args.fault.as_deref().and_then(FaultPlan::file_of);
-    let inputs = [args.input.as_deref(), args.replay.as_deref(), args.sdp.as_deref().map(Path::new), plan];
+    let inputs =
+        [args.input.as_deref(), args.from.as_deref(), args.replay.as_deref(), args.sdp.as_deref().map(Path::new), plan];
     let inputs: Vec<&Path> = inputs.into_iter().flatten().collect();
     let outputs: Vec<&Path> = [file.as_deref(), args.write_sdp.as_deref()].into_iter().flatten().collect();
     same::refuse(&inputs, &outputs)
@@ -284,10 +294,15 @@ pub fn source(
     plan: &Plan,
     stream: &Stream,
     input: Option<Input>,
+    recording: Option<Recording>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn Source>> {
     if let Some(input) = input {
         let frames = input.frames(stream.format, args.layout, args.repeat)?;
+        return Ok(Box::new(Ahead::new(Box::new(frames), stop.clone())));
+    }
+    if let Some(recording) = recording {
+        let frames = RecordedSource::new(recording, args.repeat)?;
         return Ok(Box::new(Ahead::new(Box::new(frames), stop.clone())));
     }
     let video = &plan.video;

@@ -25,9 +25,10 @@ const HEADERS: [(&str, &str); 5] = [
     ("unpack.cuh", include_str!("../../../kernels/unpack.cuh")),
     ("write.cuh", include_str!("../../../kernels/write.cuh")),
 ];
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 4] = [
     ("unpack.cu", include_str!("../../../kernels/unpack.cu")),
     ("copy.cu", include_str!("../../../kernels/copy.cu")),
+    ("crc.cu", include_str!("../../../kernels/crc.cu")),
     ("frame.cu", include_str!("../../../kernels/frame.cu")),
 ];
 

@@ -207,6 +207,7 @@ pub(super) fn all_wanted() -> Vec<Wanted> {
         .filter_map(|pair| Some(Conversion { layout: pair.layout(48, 48, Scan::Progressive)?, colour }))
         .flat_map(|conversion| [unpack_wanted(&conversion), copy_wanted(&conversion)])
         .chain(["scale", "count", "read_number", "drop_alpha"].map(Wanted::of_frame))
+        .chain([Wanted::of("crc", "crc.cu", "crc32c")])
         .collect()
 }
 

@@ -61,9 +61,16 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
     let output = match args.output {
         Some(output) => output.into(),
         None => {
-            let as_it_is = args.record.is_some() && args.out.is_none();
-            let planar = !as_it_is && Layout::new(*wire, Output::Planar).is_ok();
-            preferred?.unwrap_or(if planar { Output::Planar } else { Output::Wire })
+            // Frames for files of y4m are planar; others are taken as they come, from the wire or a recording.
+            let as_it_is = args.out.is_none() || args.raw_out();
+            let planar = Layout::new(*wire, Output::Planar).is_ok();
+            let otherwise = match args.recorded {
+                Some(output) if as_it_is => output,
+                None if as_it_is && args.record.is_some() => Output::Wire,
+                _ if planar => Output::Planar,
+                _ => Output::Wire,
+            };
+            preferred?.unwrap_or(otherwise)
         }
     };
     #[cfg(feature = "gst")]
