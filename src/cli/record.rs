@@ -59,6 +59,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Err(Error::new(Kind::Usage, "where to? no folder is given for the recording")
             .cure("gdmedia record --sdp stream.sdp --to FOLDER"));
     }
+    play.called("gdmedia record");
     play.count_only_by_default();
     play::run(play)
 }

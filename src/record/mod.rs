@@ -23,7 +23,7 @@
 //! | [`wire`] | frames of other layouts back to pgroups, and to any layout |
 //! | [`source`], [`playback`] | frames again: to be sent, to sinks |
 //! | [`export`](mod@export) | to y4m, raw, PNG, MOV |
-//! | [`bench`] | what a disk holds |
+//! | [`bench`](mod@bench) | what a disk holds |
 
 pub mod bench;
 #[cfg(feature = "cuda")]

@@ -3,10 +3,11 @@
 use super::{files, flow, frames, meta, numbered, record};
 use gdmedia::Kind;
 use gdmedia::format::Output;
-use gdmedia::record::form::{End, PAGE};
+use gdmedia::record::form::{End as SegmentEnd, PAGE};
 use gdmedia::record::read::{Known, mend};
 use gdmedia::record::{Limit, Options, Recorder, Recording, Segment, Way};
 use gdmedia::sdp::{Depth, Sampling};
+use gdmedia::sink::{End, RecordSink, SinkQueue};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -40,7 +41,10 @@ fn every_layout_comes_back_by_every_way() {
         assert_eq!(recording.header().layout, layout);
         assert!(recording.remarks().is_empty(), "{:?}", recording.remarks());
         let segment = &recording.segments()[0];
-        assert_eq!((segment.known(), segment.end(), segment.entries().len()), (Known::Index, Some(End::Finished), 3));
+        assert_eq!(
+            (segment.known(), segment.end(), segment.entries().len()),
+            (Known::Index, Some(SegmentEnd::Finished), 3)
+        );
         let mut octets = vec![0; layout.size];
         for (n, place) in recording.places().enumerate() {
             let head = recording.load(place, &mut octets).unwrap();
@@ -108,6 +112,27 @@ fn frames_that_are_left_out_are_gaps() {
     assert_eq!((found.good, found.damaged, found.left_out, found.incomplete), (5, 0, 11, 1));
 }
 
+/// Frames come faster than any disk takes them: whatever the queue drops is in a gap, or came last.
+#[test]
+fn a_disk_that_is_too_slow_leaves_gaps_and_nothing_is_uncounted() {
+    let video = frames::video(Sampling::YCbCr422, Depth::D10, 640, 360);
+    let layout = frames::layout(&video, Output::Wire).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let sink = RecordSink::create(dir.path(), &flow(&video), &layout, &Options::default()).unwrap();
+    let stats = sink.stats();
+    let queue = SinkQueue::spawn(Box::new(sink), 2).unwrap();
+    let ready: Vec<_> = (0..60).map(|n| numbered(&layout, n)).collect();
+    let offered = ready.into_iter().map(|frame| queue.offer(frame)).filter(|taken| *taken).count() as u64;
+    let report = queue.finish(Duration::from_secs(60));
+    assert!(matches!(report.end, End::Finished), "{report:?}");
+    assert_eq!((report.taken, report.dropped), (offered, 60 - offered));
+    let segment = Segment::open(&files(dir.path())[0]).unwrap();
+    let last = segment.entries().last().unwrap().number;
+    let found = segment.check(|_, _| {});
+    assert_eq!((found.good, found.good + found.left_out), (offered, last + 1));
+    assert_eq!(stats.left_out.load(Relaxed), found.left_out);
+}
+
 #[test]
 fn segments_by_size_and_by_time_follow_one_another() {
     let video = frames::video(Sampling::YCbCr422, Depth::D8, 16, 4);
@@ -127,7 +152,7 @@ fn segments_by_size_and_by_time_follow_one_another() {
         assert!(firsts.iter().enumerate().all(|(n, first)| *first == n as u64 * each));
         let ends: Vec<_> = recording.segments().iter().map(|s| s.end().unwrap()).collect();
         assert!(ends.split_last().is_some_and(|(last, others)| {
-            *last == End::Finished && others.iter().all(|end| *end == End::Continued)
+            *last == SegmentEnd::Finished && others.iter().all(|end| *end == SegmentEnd::Continued)
         }));
         assert_eq!(read(dir.path()).iter().map(|f| f.0).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
         // A file alone is its part.
@@ -182,7 +207,10 @@ fn damage_costs_the_frames_that_it_hits() {
         assert_eq!(Segment::open(&path).unwrap().known(), Known::Scan);
         assert_eq!(numbers(), (0..8).collect::<Vec<_>>());
         let mended = mend(&path).unwrap();
-        assert_eq!((mended.known(), mended.end(), mended.entries().len()), (Known::Index, Some(End::Recovered), 8));
+        assert_eq!(
+            (mended.known(), mended.end(), mended.entries().len()),
+            (Known::Index, Some(SegmentEnd::Recovered), 8)
+        );
         assert_eq!(std::fs::metadata(&path).unwrap().len(), whole.len() as u64);
         assert_eq!(numbers(), (0..8).collect::<Vec<_>>());
     }
