@@ -553,10 +553,12 @@ fn a_key_shows_words_over_the_window() {
     let to = format!("udp://127.0.0.1:{port}");
     let send = ["send", "--to", &to, "--format", "640x360p25", "--duration", "120s", "--write-sdp"];
     let _sender = Killed(program().args(send).arg(&sdp).spawn().unwrap());
-    while !sdp.exists() {
+    while std::fs::metadata(&sdp).map_or(0, |sdp| sdp.len()) == 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let _player = Killed(program().args(["--gpu", "off", "--sdp"]).arg(&sdp).spawn().unwrap());
+    let said = dir.path().join("said.txt");
+    let heard = std::fs::File::create(&said).unwrap();
+    let _player = Killed(program().stderr(heard).args(["--gpu", "off", "--sdp"]).arg(&sdp).spawn().unwrap());
     let shot = dir.path().join("shot.png");
     // The grey of the first bar, where words would be.
     let level = || {
@@ -570,7 +572,10 @@ fn a_key_shows_words_over_the_window() {
         loop {
             match level() {
                 Some(level) if wanted(level) => return level,
-                level => assert!(begin.elapsed() < LONG, "{what}: {level:?}"),
+                level => {
+                    let said = || std::fs::read_to_string(&said).unwrap_or_default();
+                    assert!(begin.elapsed() < LONG, "{what}: {level:?}; the player said {}", said());
+                }
             }
             std::thread::sleep(Duration::from_millis(100));
         }

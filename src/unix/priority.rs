@@ -4,10 +4,14 @@
 /// What a thread is set back by whose work can wait: it runs when others leave a core free, and does not starve.
 const NICE: i32 = 10;
 
-/// The calling thread gives way to others. Where that is refused, it stays as it is.
+/// The calling thread gives way to others. Where that is refused, or it does so already, it stays as it is.
 pub fn lower() {
-    // SAFETY: a call with plain numbers; 0 is the calling thread on Linux.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    // SAFETY: calls with plain numbers; 0 is the calling thread on Linux.
+    unsafe {
+        if libc::getpriority(libc::PRIO_PROCESS, 0) < NICE {
+            libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+        }
+    }
 }
 
 #[cfg(test)]
