@@ -1,7 +1,7 @@
 //! The sender on loopback, short runs, against a plain socket. Nothing here asserts a rate.
 
 use gdmedia::kernel::Colour;
-use gdmedia::sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Scan, Tcs, Video};
+use gdmedia::sdp::{Colorimetry, Depth, Range, Ratio, Sampling, Scan, Tcs, Video};
 use gdmedia::send::file::{DEFAULT_START, Extent, route, write};
 use gdmedia::send::live::{self, Options, Report};
 use gdmedia::send::pattern::Pattern;
@@ -19,26 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 fn video(scan: Scan) -> Video {
-    Video {
-        sampling: Sampling::YCbCr422,
-        depth: Depth::D10,
-        width: 320,
-        height: 90,
-        rate: Some(Ratio { num: 50, den: 1 }),
-        scan,
-        colorimetry: Colorimetry::Bt709,
-        tcs: Tcs::Sdr,
-        range: Range::Narrow,
-        par: Ratio { num: 1, den: 1 },
-        packing: Packing::Gpm,
-        max_udp: 1460,
-        sender_type: None,
-        troff_us: None,
-        cmax: None,
-        ts_mode: None,
-        ts_delay_us: None,
-        ssn: None,
-    }
+    Video { scan, ..Video::new(Sampling::YCbCr422, Depth::D10, 320, 90, Some(Ratio { num: 50, den: 1 })) }
 }
 
 fn stream(scan: Scan, choice: Choice) -> (Stream, PatternSource) {

@@ -21,24 +21,11 @@ const COLOUR: Colour = Colour { colorimetry: Colorimetry::Bt709, tcs: Tcs::Sdr, 
 
 fn video(sampling: Sampling, depth: Depth, width: u32, height: u32, scan: Scan) -> Video {
     Video {
-        sampling,
-        depth,
-        width,
-        height,
-        rate: Some(P5994),
         scan,
         colorimetry: COLOUR.colorimetry,
         tcs: COLOUR.tcs,
         range: COLOUR.range,
-        par: Ratio { num: 1, den: 1 },
-        packing: Packing::Gpm,
-        max_udp: 1460,
-        sender_type: None,
-        troff_us: None,
-        cmax: None,
-        ts_mode: None,
-        ts_delay_us: None,
-        ssn: None,
+        ..Video::new(sampling, depth, width, height, Some(P5994))
     }
 }
 

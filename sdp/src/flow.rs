@@ -188,6 +188,34 @@ pub struct Video {
     pub ssn: Option<String>,
 }
 
+impl Video {
+    /// A progressive picture of BT.709 of which nothing more is said: what stands for what an SDP leaves out by
+    /// ST 2110-20:2022 clause 7.3 (SDR, narrow range, square pixels, UDP size of 1460), in GPM.
+    #[must_use]
+    pub const fn new(sampling: Sampling, depth: Depth, width: u32, height: u32, rate: Option<Ratio>) -> Self {
+        Video {
+            sampling,
+            depth,
+            width,
+            height,
+            rate,
+            scan: Scan::Progressive,
+            colorimetry: Colorimetry::Bt709,
+            tcs: Tcs::Sdr,
+            range: Range::Narrow,
+            par: Ratio { num: 1, den: 1 },
+            packing: Packing::Gpm,
+            max_udp: 1460,
+            sender_type: None,
+            troff_us: None,
+            cmax: None,
+            ts_mode: None,
+            ts_delay_us: None,
+            ssn: None,
+        }
+    }
+}
+
 /// ST 2110-22.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompressedVideo {

@@ -212,29 +212,10 @@ mod tests {
     use crate::frame::{FramePool, Meta};
     use crate::sink::{Next, Sink};
     use crate::time::Tai;
-    use gdmedia_sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Scan, Tcs};
+    use gdmedia_sdp::{Depth, Ratio, Sampling};
 
     fn video() -> Video {
-        Video {
-            sampling: Sampling::YCbCr422,
-            depth: Depth::D10,
-            width: 128,
-            height: 64,
-            rate: Ratio::new(25, 1),
-            scan: Scan::Progressive,
-            colorimetry: Colorimetry::Bt709,
-            tcs: Tcs::Sdr,
-            range: Range::Narrow,
-            par: Ratio { num: 1, den: 1 },
-            packing: Packing::Gpm,
-            max_udp: 1460,
-            sender_type: None,
-            troff_us: None,
-            cmax: None,
-            ts_mode: None,
-            ts_delay_us: None,
-            ssn: None,
-        }
+        Video::new(Sampling::YCbCr422, Depth::D10, 128, 64, Ratio::new(25, 1))
     }
 
     #[test]

@@ -4,29 +4,10 @@
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FramePool, Meta};
 use gdmedia::kernel::Colour;
-use gdmedia::sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Scan, Subsampling, Tcs, Video};
+use gdmedia::sdp::{Depth, Ratio, Sampling, Subsampling, Video};
 
 pub fn video(sampling: Sampling, depth: Depth, width: u32, height: u32) -> Video {
-    Video {
-        sampling,
-        depth,
-        width,
-        height,
-        rate: Ratio::new(60000, 1001),
-        scan: Scan::Progressive,
-        colorimetry: Colorimetry::Bt709,
-        tcs: Tcs::Sdr,
-        range: Range::Narrow,
-        par: Ratio { num: 1, den: 1 },
-        packing: Packing::Gpm,
-        max_udp: 1460,
-        sender_type: None,
-        troff_us: None,
-        cmax: None,
-        ts_mode: None,
-        ts_delay_us: None,
-        ssn: None,
-    }
+    Video::new(sampling, depth, width, height, Ratio::new(60000, 1001))
 }
 
 pub fn colour(video: &Video) -> Colour {

@@ -9,8 +9,8 @@ use gdmedia::record::Recording;
 use gdmedia::record::source::RecordedSource;
 use gdmedia::rx::socket::{by_route, find_interface};
 use gdmedia::sdp::{
-    Colorimetry, Depth, Essence, Flow, Leg, MediaClock, Mode, Packing, Range, Ratio, ReferenceClock, Sampling, Scan,
-    SenderType, Severity, SourceFilter, Subsampling, Tcs, Video,
+    Colorimetry, Depth, Essence, Flow, Leg, MediaClock, Mode, ReferenceClock, Sampling, SenderType, Severity,
+    SourceFilter, Subsampling, Video,
 };
 use gdmedia::send::file;
 use gdmedia::send::input::{Ahead, Input};
@@ -376,26 +376,8 @@ fn leg(text: &str, index: usize, many: bool, ttl: u8) -> Result<Leg> {
 
 /// 1080p50 4:2:2 10 bit, what every receiver takes.
 pub fn own_flow() -> Flow {
-    let video = Video {
-        sampling: Sampling::YCbCr422,
-        depth: Depth::D10,
-        width: 1920,
-        height: 1080,
-        rate: None,
-        scan: Scan::Progressive,
-        colorimetry: Colorimetry::Bt709,
-        tcs: Tcs::Sdr,
-        range: Range::Narrow,
-        par: Ratio { num: 1, den: 1 },
-        packing: Packing::Gpm,
-        max_udp: 1460,
-        sender_type: None,
-        troff_us: None,
-        cmax: None,
-        ts_mode: None,
-        ts_delay_us: None,
-        ssn: Some("ST2110-20:2017".into()),
-    };
+    let video =
+        Video { ssn: Some("ST2110-20:2017".into()), ..Video::new(Sampling::YCbCr422, Depth::D10, 1920, 1080, None) };
     Flow {
         index: 0,
         name: "gdmedia test pattern".into(),

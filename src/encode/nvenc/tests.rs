@@ -7,30 +7,11 @@ use super::*;
 use crate::encode::Codec;
 use crate::format::{Layout, Output, WireFormat};
 use crate::frame::FramePool;
-use gdmedia_sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Scan, Tcs, Video};
+use gdmedia_sdp::{Colorimetry, Depth, Range, Ratio, Sampling, Scan, Tcs, Video};
 use std::sync::Arc;
 
 fn video(width: u32, height: u32) -> Video {
-    Video {
-        sampling: Sampling::YCbCr422,
-        depth: Depth::D10,
-        width,
-        height,
-        rate: Ratio::new(60000, 1001),
-        scan: Scan::Progressive,
-        colorimetry: Colorimetry::Bt709,
-        tcs: Tcs::Sdr,
-        range: Range::Narrow,
-        par: Ratio { num: 1, den: 1 },
-        packing: Packing::Gpm,
-        max_udp: 1460,
-        sender_type: None,
-        troff_us: None,
-        cmax: None,
-        ts_mode: None,
-        ts_delay_us: None,
-        ssn: None,
-    }
+    Video::new(Sampling::YCbCr422, Depth::D10, width, height, Ratio::new(60000, 1001))
 }
 
 fn settings(codec: Codec, bits: u32) -> Settings {

@@ -8,7 +8,7 @@ use crate::format::WireFormat;
 use crate::frame::FramePool;
 use crate::mem::Region;
 use crate::time::Tai;
-use gdmedia_sdp::{Colorimetry, Depth, Packing, Range, Ratio, Sampling, Tcs};
+use gdmedia_sdp::{Depth, Ratio, Sampling};
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_app as gst_app;
@@ -19,26 +19,7 @@ use std::time::Duration;
 const PICTURES: usize = 20;
 
 fn video() -> Video {
-    Video {
-        sampling: Sampling::YCbCr422,
-        depth: Depth::D8,
-        width: 64,
-        height: 64,
-        rate: Ratio::new(25, 1),
-        scan: Scan::Progressive,
-        colorimetry: Colorimetry::Bt709,
-        tcs: Tcs::Sdr,
-        range: Range::Narrow,
-        par: Ratio { num: 1, den: 1 },
-        packing: Packing::Gpm,
-        max_udp: 1460,
-        sender_type: None,
-        troff_us: None,
-        cmax: None,
-        ts_mode: None,
-        ts_delay_us: None,
-        ssn: None,
-    }
+    Video::new(Sampling::YCbCr422, Depth::D8, 64, 64, Ratio::new(25, 1))
 }
 
 /// What an encoder of the CPU makes, a picture an element, in the form in which NVENC and nvJPEG give it; none where no such

@@ -128,29 +128,10 @@ fn colorimetry(video: &Video, layout: &Layout) -> gst_video::VideoColorimetry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gdmedia_sdp::{Packing, Ratio};
+    use gdmedia_sdp::Ratio;
 
     fn video(sampling: Sampling, depth: Depth) -> Video {
-        Video {
-            sampling,
-            depth,
-            width: 1920,
-            height: 1080,
-            rate: Ratio::new(60000, 1001),
-            scan: Scan::Progressive,
-            colorimetry: Colorimetry::Bt709,
-            tcs: Tcs::Sdr,
-            range: Range::Narrow,
-            par: Ratio { num: 1, den: 1 },
-            packing: Packing::Gpm,
-            max_udp: 1460,
-            sender_type: None,
-            troff_us: None,
-            cmax: None,
-            ts_mode: None,
-            ts_delay_us: None,
-            ssn: None,
-        }
+        Video::new(sampling, depth, 1920, 1080, Ratio::new(60000, 1001))
     }
 
     fn caps(video: &Video, output: Output) -> String {

@@ -397,30 +397,11 @@ mod tests {
     use crate::format::WireFormat;
     use crate::frame::FramePool;
     use crate::mem::Region;
-    use gdmedia_sdp::{Depth, Packing, Range, Ratio, Sampling, Scan, Tcs};
+    use gdmedia_sdp::{Depth, Ratio, Sampling, Scan};
     use std::ptr::NonNull;
 
     fn video(sampling: Sampling, depth: Depth, width: u32, height: u32) -> Video {
-        Video {
-            sampling,
-            depth,
-            width,
-            height,
-            rate: Ratio::new(50, 1),
-            scan: Scan::Progressive,
-            colorimetry: gdmedia_sdp::Colorimetry::Bt709,
-            tcs: Tcs::Sdr,
-            range: Range::Narrow,
-            par: Ratio { num: 1, den: 1 },
-            packing: Packing::Gpm,
-            max_udp: 1460,
-            sender_type: None,
-            troff_us: None,
-            cmax: None,
-            ts_mode: None,
-            ts_delay_us: None,
-            ssn: None,
-        }
+        Video::new(sampling, depth, width, height, Ratio::new(50, 1))
     }
 
     fn layout(video: &Video, output: Output) -> Layout {
