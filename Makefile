@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 # GStreamer older than 1.22, or none: the program builds without its sink and says so.
-FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda,preview")
+FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda,daemon")
 # Stands outside the workspace, as it needs an SDK; built against its stand-in here.
 RIVERMAX = --manifest-path rivermax-sys/Cargo.toml --target-dir target --features stand-in --locked
 # With Rivermax as well, by its stand-in.

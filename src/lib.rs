@@ -44,6 +44,7 @@
 //! | [`record`] | frames on disk, and back: segments, ways to the disk, checks |
 //! | [`encode`] | which encoder runs, and frames compressed into files and streams |
 //! | `preview` | a page in a browser: pictures of frames, and the status |
+//! | `daemon` | many receivers in one process: what they show, and what they are told |
 //! | [`latency`] | how long frames take, hop by hop |
 //! | [`analyze`] | a capture from beginning to end: flows, losses, timing |
 //! | [`doctor`] | what a machine has for an SDP, and what is missing |
@@ -55,6 +56,7 @@
 //! | `cuda` (default) | frames in GPU memory, unpacked there | nothing: driver and compiler are looked for |
 //! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
 //! | `preview` (default) | the preview in a browser | nothing |
+//! | `daemon` (default) | the ingest daemon with its API | nothing |
 //! | `rivermax` | reception by NVIDIA Rivermax, see `rx::rivermax` | its SDK to build; its library, licence and card to run |
 //! | `rivermax-stand-in` | the same against a stand-in for the library, for tests | libclang to build |
 //! | `cuda` and `gst` | CUDA memory for fragments that take it, see `sink::gst::Fragment::cuda` | GStreamer's CUDA library, looked for |
@@ -62,6 +64,8 @@
 
 pub mod analyze;
 pub mod config;
+#[cfg(feature = "daemon")]
+pub mod daemon;
 pub mod depacketise;
 pub mod doctor;
 pub mod encode;

@@ -1,0 +1,19 @@
+//! The ingest daemon: many receivers in one process, each followed, retried and switched by itself, all of them shown and
+//! steered over HTTP.
+//!
+//! ```text
+//! config file --\                               /-- API, page, metrics
+//! SIGHUP -------- supervisor -- receivers -- [`Control`]
+//! API, NMOS ----/   one thread   a session each \-- NMOS node
+//! ```
+//!
+//! What runs lies behind [`Control`]: whoever shows or steers receivers knows nothing of pipelines, sinks or the
+//! configuration, and whoever runs them knows nothing of HTTP.
+//!
+//! Built with the feature `daemon`.
+
+mod control;
+
+pub use control::{
+    Action, Control, Event, EventKind, Hop, Overview, Receiver, Refusal, Reloaded, Reply, SinkState, State, reply,
+};
