@@ -3,6 +3,7 @@
 //!
 //! `GDMEDIA_NVCC` is the path of nvcc, or `none`; else it is looked for in `PATH` and in `/usr/local/cuda/bin`.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -92,6 +93,7 @@ fn compile(nvcc: &Path, out: &Path, checked: bool) -> Result<Vec<u32>, String> {
     if checked {
         options.extend(["-DGDMEDIA_CHECKED".into(), "-lineinfo".into()]);
     }
+    let kept = Kept::new(nvcc, out)?;
     let images = images();
     let waiting = Mutex::new(images.iter());
     let failed = Mutex::new(None);
@@ -102,8 +104,8 @@ fn compile(nvcc: &Path, out: &Path, checked: bool) -> Result<Vec<u32>, String> {
                     let to = out.join(format!("{}.fatbin", image.name));
                     let source = Path::new("kernels").join(image.source);
                     let mut command = Command::new(nvcc);
-                    command.args(&options).args(&image.defines).arg(source).arg("-o").arg(to);
-                    if let Err(why) = run(&mut command) {
+                    command.args(&options).args(&image.defines).arg(source);
+                    if let Err(why) = kept.make(&image.name, &mut command, &to) {
                         failed.lock().expect("no thread panics").get_or_insert(why);
                     }
                 }
@@ -111,6 +113,48 @@ fn compile(nvcc: &Path, out: &Path, checked: bool) -> Result<Vec<u32>, String> {
         }
     });
     failed.into_inner().expect("no thread panics").map_or(Ok(targets), Err)
+}
+
+/// Images of builds before: other features, a test or a lint want the same ones, and to make them takes minutes.
+struct Kept {
+    folder: PathBuf,
+    /// Of the compiler, and of all that an image may be made from.
+    of: u64,
+}
+
+impl Kept {
+    fn new(nvcc: &Path, out: &Path) -> Result<Self, String> {
+        let mut hash = DefaultHasher::new();
+        run(Command::new(nvcc).arg("--version"))?.hash(&mut hash);
+        let files = fs::read_dir("kernels").and_then(|files| files.collect::<Result<Vec<_>, _>>());
+        let mut paths: Vec<PathBuf> = files.map_err(|e| format!("kernels: {e}"))?.iter().map(|f| f.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|suffix| suffix == "cuh" || suffix == "h"));
+        paths.sort();
+        for path in paths {
+            fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?.hash(&mut hash);
+        }
+        // target/PROFILE/build/gdmedia-HASH/out.
+        let folder = out.ancestors().nth(3).unwrap_or(out).join("kernels");
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        Ok(Kept { folder, of: hash.finish() })
+    }
+    /// `to`, by this command, whose last argument is the source.
+    fn make(&self, name: &str, command: &mut Command, to: &Path) -> Result<(), String> {
+        let mut hash = DefaultHasher::new();
+        self.of.hash(&mut hash);
+        command.get_args().for_each(|word| word.hash(&mut hash));
+        let source = command.get_args().last().map(fs::read);
+        source.and_then(Result::ok).hash(&mut hash);
+        let kept = self.folder.join(format!("{name}-{:016x}.fatbin", hash.finish()));
+        if fs::copy(&kept, to).is_ok() {
+            return Ok(());
+        }
+        run(command.arg("-o").arg(to))?;
+        // Never half of one; where it cannot be kept it is made again.
+        let half = kept.with_extension("half");
+        let _ = fs::copy(to, &half).and_then(|_| fs::rename(&half, &kept));
+        Ok(())
+    }
 }
 
 /// What a command prints.

@@ -75,8 +75,6 @@ impl Library {
             let name = names.first().copied().unwrap_or_default();
             return Err(format!("no nvJPEG: {name}, a part of CUDA (or pip's nvidia-nvjpeg), is not installed"));
         };
-        // Stays for the life of the process.
-        let library: &'static libloading::Library = Box::leak(Box::new(library));
         macro_rules! function {
             ($name:literal) => {
                 // SAFETY: the type of the field is the one that nvjpeg.h gives the function.
@@ -84,7 +82,7 @@ impl Library {
                     .map_err(|_| concat!("no nvJPEG: the library has no ", $name).to_owned())?
             };
         }
-        Ok(Library {
+        let functions = Library {
             create: function!("nvjpegCreateSimple"),
             destroy: function!("nvjpegDestroy"),
             state_create: function!("nvjpegEncoderStateCreate"),
@@ -95,7 +93,10 @@ impl Library {
             set_sampling: function!("nvjpegEncoderParamsSetSamplingFactors"),
             encode: function!("nvjpegEncodeImage"),
             retrieve: function!("nvjpegEncodeRetrieveBitstream"),
-        })
+        };
+        // Stays for the life of the process, as its functions do.
+        std::mem::forget(library);
+        Ok(functions)
     }
 }
 

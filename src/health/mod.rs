@@ -252,7 +252,7 @@ pub struct Settings {
     pub reporting_delay: Duration,
     /// `autoResetCountersAndMessages`: an activation resets them.
     pub auto_reset: bool,
-    /// A leg that brings nothing for so long is silent.
+    /// A leg that brings nothing for so long is silent: some frames' time at least.
     pub silence: Duration,
 }
 
@@ -348,7 +348,8 @@ impl Monitor {
         let active = self.active.is_some();
         let good = |machines: &[Machine], at: usize| machines[at].health() <= Health::Healthy;
         let connection = self.connection.judge(now, inputs, self.settings.silence, good(&self.machines, 1));
-        let stream = self.stream.judge(now, inputs, self.connection.silent(), good(&self.machines, 3));
+        let silence = self.settings.silence;
+        let stream = self.stream.judge(now, inputs, silence, self.connection.silent(), good(&self.machines, 3));
         self.status.legs.clear();
         self.status.legs.extend_from_slice(self.connection.legs());
         let found = [link(inputs.links), connection, self.synchronization(inputs.synchronization), stream];

@@ -5,7 +5,7 @@ use super::{Found, Health, Inputs};
 use crate::stats::{FrameCounters, Reason, Rejected};
 use std::time::Duration;
 
-/// Without a frame for so long, while packets come, the stream cannot be decoded.
+/// Without a frame for so long, while packets come, the stream cannot be decoded; for longer where frames come seldom.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What was seen of the frames before.
@@ -31,8 +31,8 @@ impl Stream {
         self.moved = now;
     }
 
-    /// `silent`: no packets come. `good`: what is reported is healthy.
-    pub fn judge(&mut self, now: Duration, inputs: &Inputs<'_>, silent: bool, good: bool) -> Found {
+    /// `silence`: as of [`super::Settings`], some frames long. `silent`: no packets come. `good`: what is reported is healthy.
+    pub fn judge(&mut self, now: Duration, inputs: &Inputs<'_>, silence: Duration, silent: bool, good: bool) -> Found {
         let counts = Counts {
             frames: inputs.frames,
             rejected: inputs.packets.rejected,
@@ -47,7 +47,7 @@ impl Stream {
             self.base.clone_from(&self.before);
         }
         let waited = now.saturating_sub(self.moved);
-        let found = if waited >= PATIENCE {
+        let found = if waited >= PATIENCE.max(silence) {
             let (before, since) = (&self.before.rejected, seconds(waited));
             let message = match counts.rejected.since(before).most() {
                 _ if silent => format!("no frame for {since}: no packets"),

@@ -123,6 +123,33 @@ fn an_activation_is_healthy_at_once_and_reports_nothing_worse_for_the_delay() {
 }
 
 #[test]
+fn a_stream_of_one_frame_a_second_is_healthy_as_long_as_they_come() {
+    let mut bench = Bench::new();
+    bench.monitor = Monitor::new(Settings { silence: Duration::from_secs(3), ..Settings::default() });
+    bench.monitor.activate(bench.now);
+    bench.run(40);
+    for second in 0..10 {
+        // Packets all the time, a frame at the end of it.
+        for _ in 0..10 {
+            bench.frames.complete = 120 + second;
+            bench.now += STEP;
+            bench.packets.received += 10;
+            bench.legs.iter_mut().for_each(|leg| leg.received += 10);
+            bench.judge();
+        }
+    }
+    assert_eq!((bench.word(Domain::Stream), bench.transitions()), ("Healthy", [0; 4]));
+    for _ in 0..21 {
+        bench.now += STEP;
+        bench.packets.received += 10;
+        bench.legs.iter_mut().for_each(|leg| leg.received += 10);
+        bench.judge();
+    }
+    assert_eq!(bench.word(Domain::Stream), "Unhealthy", "3.0 s after the last one");
+    assert_eq!(bench.message(Domain::Stream), "no frame for 3.0 s, although packets come");
+}
+
+#[test]
 fn what_is_over_before_the_delay_has_passed_is_not_reported() {
     let mut bench = Bench::new();
     bench.monitor.activate(bench.now);

@@ -123,8 +123,6 @@ impl Library {
         // SAFETY: loads a library by name; its initialisers are the driver's.
         let library = unsafe { libloading::Library::new(name) };
         let library = library.map_err(|_| format!("{name}, a part of NVIDIA's driver, is not installed"))?;
-        // Stays for the life of the process.
-        let library: &'static libloading::Library = Box::leak(Box::new(library));
         let missing = |what: &str| format!("{name} has no {what}");
         // SAFETY: the type that the header gives it.
         let newest =
@@ -146,6 +144,8 @@ impl Library {
         // SAFETY: fills the list, which has the size of its version.
         let status = unsafe { create(&mut list) };
         answer("create instance", status).map_err(|e| e.to_string())?;
+        // Stays for the life of the process, as its functions do.
+        std::mem::forget(library);
         Ok(Library { list })
     }
 
