@@ -61,9 +61,10 @@ sanitize-receiver:
 	  --features rivermax-stand-in --target $$(rustc -vV | sed -n 's/^host: //p') --test rivermax --test receivers
 
 # All tests under the address sanitizer, the programs that they run too; it builds everything once more. What is suppressed
-# is named, with the reason, in scripts/lsan.supp.
+# is named, with the reason, in scripts/lsan.supp. The library of C++ is there from the beginning, because the sanitizer looks
+# for its exceptions once.
 sanitize-all:
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" GDMEDIA_SANITIZED=1 \
+	LD_PRELOAD=$$(cc -print-file-name=libstdc++.so.6) RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" GDMEDIA_SANITIZED=1 \
 	  LSAN_OPTIONS=suppressions=$(CURDIR)/scripts/lsan.supp:print_suppressions=0 \
 	  $(CUDA) $(CARGO) test --workspace --locked --no-fail-fast $(ALL) --target-dir target/asan \
 	  --target $$(rustc -vV | sed -n 's/^host: //p')

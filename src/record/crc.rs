@@ -73,23 +73,47 @@ impl GpuCrc {
     /// # Safety
     /// `address` is that of a frame of this size, a multiple of 16, that nobody writes but work that the stream waits for.
     pub unsafe fn of(&mut self, stream: &Stream, address: u64) -> Result<u32> {
-        let pieces = self.octets.div_ceil(PIECE);
+        // SAFETY: promised by the caller; waited for by `end`.
+        unsafe { self.begin(stream, address)? };
+        self.end()
+    }
+
+    /// The same without waiting; [`GpuCrc::end`] does, before this is called again.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    ///
+    /// # Safety
+    /// As of [`GpuCrc::of`], and the frame stays as it is until [`GpuCrc::end`] returns.
+    pub unsafe fn begin(&mut self, stream: &Stream, address: u64) -> Result<()> {
+        let pieces = self.pieces();
         let blocks = [pieces.div_ceil(BLOCK) as u32, 1, 1];
         let (mut from, mut octets, mut piece, mut sums) =
             (address, self.octets as u64, PIECE as u32, self.sums.address());
         let mut parameters: [*mut c_void; 4] =
             [(&raw mut from).cast(), (&raw mut octets).cast(), (&raw mut piece).cast(), (&raw mut sums).cast()];
-        // SAFETY: the types of crc.cu; the frame is promised by the caller, and the sums have a place for each piece. All
-        // of it is waited for below.
+        // SAFETY: the types of crc.cu; the frame is promised by the caller, and the sums have a place for each piece.
         unsafe {
             stream.launch(&self.function, blocks, BLOCK as u32, &mut parameters)?;
             stream.copy(self.here.address(), self.sums.address(), pieces * 4)?;
         }
-        stream.record(&self.done)?;
+        Ok(stream.record(&self.done)?)
+    }
+
+    /// Waits for what was begun.
+    ///
+    /// # Errors
+    /// The GPU is lost.
+    pub fn end(&mut self) -> Result<u32> {
         self.done.wait()?;
+        let pieces = self.pieces();
         let sums: Vec<u32> =
             self.here.as_slice().as_chunks::<4>().0.iter().take(pieces).map(|sum| u32::from_le_bytes(*sum)).collect();
         Ok(self.together.all(&sums, self.octets - (pieces.max(1) - 1) * PIECE))
+    }
+
+    const fn pieces(&self) -> usize {
+        self.octets.div_ceil(PIECE)
     }
 }
 

@@ -178,7 +178,7 @@ impl Files {
     }
 
     /// The segment has enough: the next slot, of a frame that arrived at `arrival`, belongs to another.
-    fn is_over(&self, arrival: Tai) -> bool {
+    pub fn is_over(&self, arrival: Tai) -> bool {
         let Some(open) = &self.open else { return true };
         match (self.limit, open.begun) {
             (_, None) => false,
@@ -189,7 +189,7 @@ impl Files {
         }
     }
 
-    /// Where the next slot goes, in the next segment when this one has enough. All slots before are written.
+    /// Where the next slot goes, in the next segment when this one has enough: all slots before are written then.
     ///
     /// # Errors
     /// There is no room, or the folder or the file has gone.
@@ -229,6 +229,15 @@ impl Files {
         if let Some(open) = &mut self.open {
             open.entries.push(entry);
         }
+    }
+
+    /// Slots from this one on (of the whole recording) were not written after all; returns how many of them were taken.
+    pub fn forget(&mut self, slot: u64) -> u64 {
+        let Some(open) = &mut self.open else { return 0 };
+        let keep = usize::try_from(slot.saturating_sub(open.header.first_slot)).unwrap_or(usize::MAX);
+        let forgotten = open.entries.len().saturating_sub(keep);
+        open.entries.truncate(keep);
+        forgotten as u64
     }
 
     /// Finishes the segment that is open; one without a slot is removed. `gap`: frames that came after its last slot and are

@@ -439,7 +439,7 @@ impl Sinks {
     #[cfg(feature = "cuda")]
     pub fn held_by_device(&self, args: &Args) -> usize {
         let download = if self.queues.is_empty() && self.to_record.is_none() { 0 } else { QUEUE + 1 };
-        let download = download + if self.to_record.is_none() { 0 } else { QUEUE + 1 };
+        let download = download + if self.to_record.is_none() { 0 } else { QUEUE + 1 + CufileSink::HOLDS };
         let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() } + self.held_by_page();
         #[cfg(feature = "gst")]
         let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use libloading::{Library, Symbol};
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
@@ -43,6 +44,16 @@ type Deregister = unsafe extern "C" fn(*mut c_void);
 type Open = unsafe extern "C" fn() -> Status;
 type Version = unsafe extern "C" fn(*mut c_int) -> Status;
 type Move = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, libc::off_t, libc::off_t) -> isize;
+/// Handle, memory, octets, place in the file, place in the memory, octets that were moved, stream.
+type MoveInTurn = unsafe extern "C" fn(
+    *mut c_void,
+    *mut c_void,
+    *mut usize,
+    *mut libc::off_t,
+    *mut libc::off_t,
+    *mut isize,
+    *mut c_void,
+) -> Status;
 
 /// The calls that are used.
 pub struct Cufile {
@@ -50,6 +61,8 @@ pub struct Cufile {
     deregister: Deregister,
     read: Move,
     write: Move,
+    /// From cuFile 1.6 (CUDA 12.2) on.
+    write_in_turn: Option<MoveInTurn>,
     version: Option<i32>,
 }
 
@@ -81,6 +94,7 @@ fn load() -> Result<Cufile, String> {
         deregister: symbol(library, "cuFileHandleDeregister")?,
         read: symbol(library, "cuFileRead")?,
         write: symbol(library, "cuFileWrite")?,
+        write_in_turn: symbol(library, "cuFileWriteAsync").ok(),
         version: None,
     };
     // SAFETY: no argument.
@@ -199,7 +213,56 @@ impl Handle {
     /// is bound.
     pub unsafe fn write(&self, address: u64, octets: usize, at: u64) -> io::Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.all(self.library.write, address, octets, at) }
+        unsafe { self.all(self.library.write, address, octets, at, 0) }
+    }
+
+    /// Writes octets of the GPU's memory when all that is in `stream` before has been done. What is in it afterwards waits;
+    /// then `turn` says how many were written.
+    ///
+    /// # Errors
+    /// This cuFile cannot, or does not here; nothing will be written.
+    ///
+    /// # Safety
+    /// As of [`Handle::write`], but until the stream has gone past it; so long `turn` and the handle live, and `turn` is not
+    /// used for anything else. The stream is one of the context.
+    pub unsafe fn write_in_turn(
+        &self,
+        stream: *mut c_void,
+        address: u64,
+        octets: usize,
+        at: u64,
+        turn: &Turn,
+    ) -> Result<(), String> {
+        let Some(call) = self.library.write_in_turn else { return Err("cuFile before 1.6 knows no streams".into()) };
+        let place = libc::off_t::try_from(at).map_err(|_| "cuFile: the file is too large".to_owned())?;
+        let numbers = turn.0.get();
+        // SAFETY: nobody else uses the numbers before the stream has gone past the write, and they stay where they are; the
+        // rest is promised by the caller.
+        let status = unsafe {
+            numbers.write(Numbers { octets, at: place, from: 0, moved: 0 });
+            call(
+                self.raw,
+                address as *mut c_void,
+                &raw mut (*numbers).octets,
+                &raw mut (*numbers).at,
+                &raw mut (*numbers).from,
+                &raw mut (*numbers).moved,
+                stream,
+            )
+        };
+        if status.of_file == 0 { Ok(()) } else { Err(format!("cuFile: {}", status.text())) }
+    }
+
+    /// What a turn has left undone, or could not do, once more: the system's reason is told by that.
+    ///
+    /// # Errors
+    /// As of [`Handle::write`].
+    ///
+    /// # Safety
+    /// As of [`Handle::write`]; the stream has gone past the write of `turn`.
+    pub unsafe fn end_turn(&self, address: u64, octets: usize, at: u64, turn: &Turn) -> io::Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { self.all(self.library.write, address, octets, at, turn.moved().unwrap_or(0)) }
     }
 
     /// Fills octets of the GPU's memory.
@@ -211,15 +274,14 @@ impl Handle {
     /// As of [`Handle::write`], and nobody reads there meanwhile.
     pub unsafe fn read(&self, address: u64, octets: usize, at: u64) -> io::Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.all(self.library.read, address, octets, at) }
+        unsafe { self.all(self.library.read, address, octets, at, 0) }
     }
 
-    /// One call after the other until all octets are moved.
+    /// One call after the other until all octets are moved; `done` are already.
     ///
     /// # Safety
     /// As of `read` and `write`.
-    unsafe fn all(&self, call: Move, address: u64, octets: usize, at: u64) -> io::Result<()> {
-        let mut done = 0;
+    unsafe fn all(&self, call: Move, address: u64, octets: usize, at: u64, mut done: usize) -> io::Result<()> {
         while done < octets {
             let place = libc::off_t::try_from(at + done as u64).map_err(|_| io::ErrorKind::FileTooLarge)?;
             // SAFETY: promised by the caller; what is left of both ranges.
@@ -235,6 +297,40 @@ impl Handle {
             }
         }
         Ok(())
+    }
+}
+
+/// What cuFile reads when the turn of a write comes, and what it tells then.
+pub struct Turn(Box<UnsafeCell<Numbers>>);
+
+struct Numbers {
+    octets: usize,
+    at: libc::off_t,
+    from: libc::off_t,
+    moved: isize,
+}
+
+// SAFETY: plain numbers, which cuFile's threads use between two calls whose callers promise that nobody else does.
+unsafe impl Send for Turn {}
+
+impl Turn {
+    /// One that is not used yet.
+    pub fn new() -> Self {
+        Turn(Box::new(UnsafeCell::new(Numbers { octets: 0, at: 0, from: 0, moved: 0 })))
+    }
+    /// Octets that were written; none when that failed.
+    ///
+    /// # Safety
+    /// The stream has gone past the write.
+    pub unsafe fn moved(&self) -> Option<usize> {
+        // SAFETY: cuFile has told it and uses it no more.
+        usize::try_from(unsafe { (*self.0.get()).moved }).ok()
+    }
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Turn::new()
     }
 }
 
