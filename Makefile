@@ -64,7 +64,8 @@ sanitize-receiver:
 # is named, with the reason, in scripts/lsan.supp. The library of C++ is there from the beginning, because the sanitizer looks
 # for its exceptions once.
 sanitize-all:
-	LD_PRELOAD=$$(cc -print-file-name=libstdc++.so.6) RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" GDMEDIA_SANITIZED=1 \
+	LD_PRELOAD=$$(cc -print-file-name=libstdc++.so.6) RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" \
+	  RUSTDOCFLAGS="-Zsanitizer=address" GDMEDIA_SANITIZED=1 \
 	  LSAN_OPTIONS=suppressions=$(CURDIR)/scripts/lsan.supp:print_suppressions=0 \
 	  $(CUDA) $(CARGO) test --workspace --locked --no-fail-fast $(ALL) --target-dir target/asan \
 	  --target $$(rustc -vV | sed -n 's/^host: //p')
