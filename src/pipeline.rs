@@ -240,7 +240,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
     /// From now on the timing of the sender is measured (ST 2110-21), as far as the clock of the arrivals can carry it. Costs
     /// about 80 ns a packet.
     pub fn meter(&mut self, flow: &Flow, source: Source, rules: Rules) -> Metering {
-        let (meter, metering) = Meter::new(flow, source, rules);
+        let (meter, metering) = Meter::new(flow, source, self.inputs.stamps(), rules);
         self.meter = Some(meter);
         metering
     }
@@ -293,7 +293,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
             compare.look(ring, slots);
         }
         if let Some(meter) = &mut self.meter {
-            meter.look(ring, slots);
+            meter.look(ring, slots, self.inputs.stamps());
         }
         let (overload, depacketiser) = (&mut self.overload, &self.depacketiser);
         self.inputs.see(from, |receiver, now| {

@@ -7,6 +7,7 @@ use crate::ring::{Lease, SplitRing};
 use crate::rx::{Receiver, RxError};
 use crate::stats::RxCounters;
 use crate::time::Tai;
+use crate::timing::Source;
 
 /// Leases that are given up at most, so that it ends where packets never cease.
 const DISCARDED: usize = 1 << 14;
@@ -153,6 +154,11 @@ impl<R: Receiver> Inputs<R> {
             }
         }
         Ok(nothing)
+    }
+    /// What the arrivals of all carry: what one of them cannot is not told of any.
+    pub fn stamps(&self) -> Source {
+        let of_all = self.list.iter().filter(|input| !input.over).map(|input| input.receiver.caps().stamps);
+        of_all.into_iter().find(|stamps| *stamps != Source::Hardware).unwrap_or(Source::Hardware)
     }
     /// Takes what has come so far, and gives it up.
     pub fn discard(&mut self) {

@@ -1,14 +1,18 @@
-//! From the stamps of a network card to TAI, for whoever gets them: Rivermax, sockets. Pure.
+//! From the stamps of a network card to TAI, for whoever gets them: Rivermax, sockets, AF_XDP. Pure.
 //!
 //! A card's clock may run on TAI, on UTC, or freely. Which one it is shows at the first stamp. A clock that runs freely is
 //! tied to the time at which stamps are read: that is never early, and the smallest distance within a while is the truest.
 
 use crate::time::Tai;
+use crate::timing::Source;
 
 /// Nanoseconds within which a clock is taken to be the one that it looks like.
 const NEAR: i64 = 500_000_000;
 /// Nanoseconds after which a free clock is tied anew, for it drifts.
 const AGAIN: u64 = 1_000_000_000;
+
+/// Nanoseconds for which every packet must have had a stamp before the stamps count again.
+const PROBATION: i64 = 1_000_000_000;
 
 /// What a card's clock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,15 +104,139 @@ impl Clock {
     }
 
     /// What it turned out to be.
-    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub const fn kind(&self) -> Kind {
         self.kind
+    }
+}
+
+/// The packets of a card that stamps, or is said to: its clock, and whether the stamps really come.
+///
+/// Measures within a frame are of use while every packet has a stamp of its own. From the first one without, the arrivals
+/// count as stamped by software, until for a second every packet has one again.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamps {
+    clock: Clock,
+    stamped: u64,
+    without: u64,
+    /// Of these, when the last run was judged.
+    judged: (u64, u64),
+    exact: bool,
+    /// When the first run came after which none was without.
+    since: Option<Tai>,
+}
+
+impl Stamps {
+    /// `utc` nanoseconds that TAI is ahead of UTC; `told`: the card is known to stamp every packet, so that this is believed until
+    /// one has no stamp.
+    pub const fn new(utc: i64, told: bool) -> Self {
+        Stamps { clock: Clock::new(utc), stamped: 0, without: 0, judged: (0, 0), exact: told, since: None }
+    }
+    /// As [`Clock::read`].
+    #[inline]
+    pub fn read(&mut self, stamp: u64, now: Tai) {
+        self.clock.read(stamp, now);
+    }
+    /// When a packet came, which is counted: by its stamp, without one `otherwise`.
+    #[inline]
+    pub const fn arrival(&mut self, stamp: u64, otherwise: Tai) -> Tai {
+        match stamp {
+            0 => self.without += 1,
+            _ => self.stamped += 1,
+        }
+        self.clock.tai(stamp, otherwise)
+    }
+    /// So many packets had to share another's.
+    #[inline]
+    pub const fn shared(&mut self, packets: u64) {
+        self.without += packets;
+    }
+    /// All packets of a run that was read at `now` are counted.
+    #[inline]
+    pub fn judge(&mut self, now: Tai) {
+        let (stamped, without) = (self.stamped - self.judged.0, self.without - self.judged.1);
+        self.judged = (self.stamped, self.without);
+        if without > 0 {
+            (self.exact, self.since) = (false, None);
+        } else if stamped > 0 && !self.exact {
+            self.exact = now.since(*self.since.get_or_insert(now)) >= PROBATION;
+        }
+    }
+    /// What the arrivals carry now.
+    pub const fn source(&self) -> Source {
+        if self.exact { Source::Hardware } else { Source::Software }
+    }
+    /// As [`Clock::now`].
+    pub const fn now(&self, now: Tai) -> Tai {
+        self.clock.now(now)
+    }
+    /// Packets without a stamp of their own.
+    #[cfg(test)]
+    pub const fn without(&self) -> u64 {
+        self.without
+    }
+    /// What there is to tell at the end, of the packets of `whose` card; those without a stamp have the time of `otherwise`.
+    pub fn tell(&self, whose: &str, otherwise: &str, remarks: &mut Vec<String>) {
+        if self.without > 0 {
+            let all = self.stamped + self.without;
+            remarks.push(format!(
+                "{whose}: {} of {all} packets without a stamp of the card, they have the time of {otherwise}",
+                self.without
+            ));
+        }
+        match self.clock.kind() {
+            Kind::Free => remarks.push(format!(
+                "{whose}: the card's clock runs freely: arrivals are tied to the time of reading, their spacing is the card's"
+            )),
+            Kind::Utc => remarks.push(format!("{whose}: the card's clock runs on UTC")),
+            Kind::Tai | Kind::Unknown => {}
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Runs of packets with and without stamps, a run every 100 ms: what the arrivals carry after each.
+    #[test]
+    fn stamps_count_while_they_come() {
+        let source = |stamps: &mut Stamps, n: u64, with: u64, without: u64| {
+            let now = Tai(NOW + n * 100_000_000);
+            stamps.read(now.0 - 5_000, now);
+            (0..with).for_each(|_| assert_eq!(stamps.arrival(now.0 - 5_000, now), Tai(now.0 - 5_000)));
+            (0..without).for_each(|_| assert_eq!(stamps.arrival(0, now), now));
+            stamps.judge(now);
+            stamps.source()
+        };
+        let mut told = Stamps::new(UTC, true);
+        assert_eq!(told.source(), Source::Hardware, "as the card was told");
+        for n in 0..30 {
+            assert_eq!(source(&mut told, n, 64, 0), Source::Hardware);
+        }
+        assert_eq!(source(&mut told, 30, 63, 1), Source::Software, "one is enough");
+        // A run with nothing in it says nothing.
+        assert_eq!(source(&mut told, 31, 0, 0), Source::Software);
+        for n in 40..50 {
+            assert_eq!(source(&mut told, n, 64, 0), Source::Software, "{n}");
+        }
+        assert_eq!(source(&mut told, 50, 64, 0), Source::Hardware, "a second after the first of run 40");
+        told.shared(3);
+        told.judge(Tai(NOW + 5_100_000_000));
+        assert_eq!((told.source(), told.without()), (Source::Software, 4), "merged ones share a stamp");
+
+        let mut asked = Stamps::new(UTC, false);
+        assert_eq!(asked.source(), Source::Software, "not before they come");
+        for n in 0..20 {
+            assert_eq!(source(&mut asked, n, 0, 7), Source::Software, "they never do");
+        }
+        for n in 20..30 {
+            assert_eq!(source(&mut asked, n, 7, 0), Source::Software);
+        }
+        assert_eq!(source(&mut asked, 30, 7, 0), Source::Hardware, "the card was told by somebody");
+        let mut remarks = Vec::new();
+        asked.tell("eth1", "the poll", &mut remarks);
+        assert_eq!(remarks, ["eth1: 140 of 217 packets without a stamp of the card, they have the time of the poll"]);
+    }
 
     const UTC: i64 = 37_000_000_000;
     const NOW: u64 = 1_700_000_037_000_000_000;

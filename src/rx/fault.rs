@@ -297,6 +297,8 @@ impl<R: Receiver> Fault<R> {
             return Err(RxError::End);
         }
         let polled = self.waiting.take().map_or_else(|| self.inner.poll(), Ok);
+        // Stamps of a card may cease to come.
+        self.caps.stamps = self.inner.caps().stamps;
         match polled {
             Ok(lease) if lease.is_empty() => {
                 self.inner.release(lease);

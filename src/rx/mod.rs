@@ -120,7 +120,7 @@ pub struct Caps {
     pub buffer_octets: u64,
     /// Arrival times are those of a wall clock now (a capture's are not).
     pub live: bool,
-    /// Who stamps the arrivals, which says what they can carry.
+    /// Who stamps the arrivals, which says what they can carry. Changes where stamps of a card cease to come, or come again.
     pub stamps: Source,
 }
 

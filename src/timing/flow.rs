@@ -164,6 +164,15 @@ impl Flow {
         Flow::new(Subject::of(flow), clock_of(flow), flow.legs.len(), source, rules)
     }
 
+    /// The same flow, of which nothing has been measured.
+    pub fn anew(&self, source: Source) -> Self {
+        Flow::new(self.subject, self.clock, self.legs.len(), source, self.rules)
+    }
+    /// From now on arrivals are stamped by somebody else, and all measures so far are judged as if they had been.
+    pub fn set_source(&mut self, source: Source) {
+        self.source = source;
+    }
+
     /// A packet of the flow.
     #[inline]
     pub fn push(&mut self, p: &Packet) -> Fate {

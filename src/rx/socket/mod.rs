@@ -11,7 +11,7 @@ mod batch;
 mod interface;
 mod keep;
 pub(super) mod open;
-mod stamps;
+pub(super) mod stamps;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
 #[cfg(feature = "rivermax")]
@@ -23,13 +23,14 @@ use crate::error::{Error, Kind, Result};
 use crate::event::Event;
 use crate::mem::{Host, Region};
 use crate::ring::{Lease, SLACK, Slot, SplitRing};
-use crate::rx::card::Clock;
+use crate::rx::card::Stamps;
 use crate::sdp::{Leg, SourceFilter};
 use crate::stats::{Reason, RxCounters};
 use crate::time::Tai;
 use crate::timing::Source;
 use batch::{Batch, MESSAGES, Message, Shape, Sizer};
 use keep::Keeper;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -70,7 +71,8 @@ pub struct Options {
 }
 
 /// Whose time stamps are wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stamping {
     /// The card's, where it stamps every packet already; else the kernel's.
     #[default]
@@ -138,8 +140,8 @@ struct LegSocket {
     drops: u32,
     /// The last arrival, for a message without a time.
     arrival: Tai,
-    /// Of the card, where its stamps count.
-    clock: Option<Clock>,
+    /// Of the card, where it stamps.
+    card: Option<Stamps>,
     /// Which of `Caps::notes` tells the shape of the traffic, once that is known.
     note: Option<usize>,
 }
@@ -175,7 +177,7 @@ impl Socket {
 
     /// Puts a socket in the place of a leg.
     fn put(&mut self, number: usize, socket: socket2::Socket, sources: SourceFilter, card: bool) {
-        let clock = card.then(|| Clock::new(self.tai_offset));
+        let card = card.then(|| Stamps::new(self.tai_offset, true));
         if let Some(place) = self.legs.get_mut(number) {
             *place = Some(LegSocket {
                 socket,
@@ -184,10 +186,19 @@ impl Socket {
                 sources,
                 drops: 0,
                 arrival: Tai::default(),
-                clock,
+                card,
                 note: None,
             });
         }
+        self.caps.stamps = self.source();
+    }
+
+    /// What the arrivals carry now: the least of all legs.
+    #[inline]
+    fn source(&self) -> Source {
+        let of_leg = |leg: &LegSocket| leg.card.map_or(Source::Software, |card| card.source());
+        let all = self.legs.iter().flatten().all(|leg| of_leg(leg) == Source::Hardware);
+        if all { Source::Hardware } else { Source::Software }
     }
 
     /// A leg's socket broke. Others go on, and it is opened anew.
@@ -241,9 +252,10 @@ impl Socket {
                 ));
             }
         };
-        if let (Some(clock), Some(now)) = (&mut leg.clock, tai_now(self.tai_offset)) {
+        let read = leg.card.and_then(|_| tai_now(self.tai_offset));
+        if let (Some(card), Some(now)) = (&mut leg.card, read) {
             let last = (0..filled).rev().find_map(|i| leg.batch.message(i).card);
-            clock.read(last.unwrap_or(0), now);
+            card.read(last.unwrap_or(0), now);
         }
         let mut lease = self.cells.lease();
         let (datagrams, octets) = (self.counters.datagrams, self.counters.octets);
@@ -268,6 +280,9 @@ impl Socket {
                 self.cells.spare.push(cell);
             }
         }
+        if let (Some(card), Some(now)) = (&mut leg.card, read) {
+            card.judge(now);
+        }
         if let Some(of_leg) = self.dropped.get_mut(number) {
             *of_leg += self.counters.kernel_dropped - dropped;
         }
@@ -283,6 +298,9 @@ impl Socket {
                     self.caps.notes.push(note);
                 }
             }
+        }
+        if read.is_some() {
+            self.caps.stamps = self.source();
         }
         Ok(if lease.slots.is_empty() {
             self.cells.release(lease);
@@ -328,9 +346,6 @@ impl LegSocket {
         if let Some(time) = message.time {
             self.arrival = Tai(time.wrapping_add_signed(tai_offset));
         }
-        if let (Some(clock), Some(stamp)) = (&self.clock, message.card) {
-            self.arrival = clock.tai(stamp, self.arrival);
-        }
         let octets = message.octets.min(CHAIN);
         let stride = if message.stride == 0 { octets } else { message.stride.min(octets) };
         let count = if stride == 0 { 1 } else { octets.div_ceil(stride) };
@@ -341,6 +356,10 @@ impl LegSocket {
         if !wanted {
             counters.rejected.0[Reason::Source as usize] += count as u64;
             return;
+        }
+        if let Some(card) = &mut self.card {
+            self.arrival = card.arrival(message.card.unwrap_or(0), self.arrival);
+            card.shared(count as u64 - 1);
         }
         counters.datagrams += count as u64;
         counters.octets += octets as u64;
@@ -424,8 +443,6 @@ impl Receiver for Socket {
         };
         let number = usize::from(leg);
         self.put(number, opened.socket, what.sources.clone(), opened.card);
-        let all = self.legs.iter().flatten().all(|leg| leg.clock.is_some());
-        self.caps.stamps = if all { Source::Hardware } else { Source::Software };
         let keeper = self.keeper.get_or_insert_with(|| Keeper::new(&self.options, self.tai_offset));
         keeper.watch(number, what, opened.joined);
         Ok(())
@@ -437,13 +454,21 @@ impl Receiver for Socket {
     fn dropped(&self, leg: u8) -> u64 {
         self.dropped.get(usize::from(leg)).copied().unwrap_or(0)
     }
+    fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
+        for (number, leg) in self.legs.iter().enumerate() {
+            if let Some(card) = leg.as_ref().and_then(|leg| leg.card) {
+                card.tell(&format!("leg {number}"), "the kernel", remarks);
+            }
+        }
+        Ok(())
+    }
     fn take_events(&mut self, events: &mut Vec<Event>) {
         events.append(&mut self.events);
     }
 
     fn now(&self) -> Option<Tai> {
         let now = tai_now(self.tai_offset)?;
-        let of_cards = self.legs.iter().flatten().map(|leg| leg.clock.as_ref().map_or(now, |clock| clock.now(now)));
+        let of_cards = self.legs.iter().flatten().map(|leg| leg.card.map_or(now, |card| card.now(now)));
         Some(of_cards.min().unwrap_or(now))
     }
 }

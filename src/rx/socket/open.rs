@@ -28,9 +28,12 @@ pub(super) fn open(number: u8, leg: &Leg, options: &Options) -> Result<Opened> {
     let mut buffer_octets = 0;
     let (socket, interface) = bound(leg, options.interface(number), &mut notes, |socket, notes| {
         buffer_octets = size_buffer(socket, options, notes)?;
-        let gro = options.gro && set(socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32).is_ok();
+        // Datagrams that the kernel merges have one stamp for all.
+        let apart = options.stamps == Stamping::Hardware;
+        let gro = options.gro && !apart && set(socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32).is_ok();
         notes.push(match (options.gro, gro) {
             (true, true) => "UDP_GRO: the kernel hands over merged datagrams where it can".into(),
+            (true, false) if apart => "plain recvmmsg: each datagram is to have its own stamp of the card".into(),
             (true, false) => "plain recvmmsg: this kernel has no UDP_GRO (Linux 5.0 and later do)".into(),
             (false, _) => "plain recvmmsg: UDP_GRO was switched off".into(),
         });
@@ -61,10 +64,7 @@ fn stamped(
     });
     match (asked, choice) {
         (Ok(()), _) => notes.push("time stamps by the card".into()),
-        (Err(why), Stamping::Hardware) => {
-            return Err(Error::new(Kind::Unavailable, format!("no time stamps of the card: {why}"))
-                .cure("leave --stamps out, and measure the timing of senders on a machine whose card stamps"));
-        }
+        (Err(why), Stamping::Hardware) => return Err(stamps::none(&why)),
         (Err(why), _) => {
             notes.push(format!("time stamps by the kernel: {why}"));
             return Ok(false);

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Stamping;
+use crate::error::{Error, Kind};
 use crate::unix::ethtool;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,7 +31,7 @@ struct Config {
 
 /// The card of `interface` stamps every packet; or why it does not. It is told to only where `choice` wants it so: others,
 /// such as ptp4l, share the setting.
-pub(super) fn of_card(interface: &str, choice: Stamping) -> Result<(), String> {
+pub(in crate::rx) fn of_card(interface: &str, choice: Stamping) -> Result<(), String> {
     let able = ethtool::ask(interface).stamps.is_some_and(|stamps| stamps.hardware);
     if !able {
         return Err(format!("{interface} cannot stamp every packet"));
@@ -53,6 +54,12 @@ pub(super) fn of_card(interface: &str, choice: Stamping) -> Result<(), String> {
         }
         _ => Err(format!("{interface} can, and is not told to: --stamps hardware")),
     }
+}
+
+/// Stamps of the card are demanded, and there are none.
+pub(in crate::rx) fn none(why: &str) -> Error {
+    Error::new(Kind::Unavailable, format!("no time stamps of the card: {why}"))
+        .cure("leave --stamps out, and measure the timing of senders on a machine whose card stamps")
 }
 
 fn ask(socket: &socket2::Socket, request: libc::Ioctl, interface: &str, mut config: Config) -> io::Result<Config> {
