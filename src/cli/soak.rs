@@ -212,6 +212,10 @@ impl Soak {
         ] {
             value.into_iter().for_each(|value| self.record.set(name, value as f64));
         }
+        if !now.timing.is_empty() {
+            let classes = now.timing.iter().map(|leg| leg.class);
+            self.record.set("timing.compliance", metric::class_of(classes));
+        }
         if let Some(why) = now.timing.iter().find_map(|leg| leg.not_measurable.as_ref())
             && !std::mem::replace(&mut self.told, true)
         {

@@ -2,6 +2,7 @@
 
 use super::record::Record;
 use crate::latency::Hop;
+use crate::timing::Class;
 
 /// What a number counts; values are kept in these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,26 @@ pub enum Unit {
     OctetsPerHour,
     /// Bits a second.
     BitRate,
+    /// A word of [`CLASSES`], by its place there.
+    Class,
+}
+
+/// Classes of ST 2110-21, the better ones first; `unknown` where none can be given.
+pub const CLASSES: [&str; 5] = ["unknown", "narrow", "narrow_linear", "wide", "not_compliant"];
+
+/// The class of all legs, as [`Unit::Class`] has it: the worst. A leg that is not compliant is so whatever the others are; else
+/// one of which nothing can be told makes the whole unknown.
+pub fn class_of(legs: impl Iterator<Item = Option<Class>>) -> f64 {
+    let place = |class: Option<Class>| match class {
+        None => 0,
+        Some(Class::Narrow) => 1,
+        Some(Class::NarrowLinear) => 2,
+        Some(Class::Wide) => 3,
+        Some(Class::NotCompliant) => 4,
+    };
+    let places: Vec<u8> = legs.map(place).collect();
+    let worst = places.iter().copied().max().unwrap_or(0);
+    f64::from(if worst < 4 && places.contains(&0) { 0 } else { worst })
 }
 
 /// Which way is worse.
@@ -96,6 +117,12 @@ pub const METRICS: &[Metric] = &[
     m("ptp.unlocked", Count, Lower, "times that this machine stopped following PTP"),
     m("timing.cinst", Count, Lower, "largest CINST, of all legs (--timing, stamps of a card)"),
     m("timing.vrx", Count, Lower, "largest VRX, of all legs (--timing, stamps of a card)"),
+    m(
+        "timing.compliance",
+        Unit::Class,
+        Neither,
+        "class by ST 2110-21, the worst of all legs (--timing; unknown without stamps of a card)",
+    ),
     m("timing.fpt", Time, Lower, "latest first packet of a frame after N * TFRAME, of all legs (--timing)"),
     m("source.frames", Count, Neither, "frames that the own sender sent"),
     m("source.skipped", Count, Lower, "frames that the own sender left out, being late"),
@@ -191,6 +218,7 @@ pub fn show(value: f64, unit: Unit) -> String {
         Unit::Time => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")], ""),
         Unit::Octets => scaled(&OCTETS, ""),
         Unit::OctetsPerHour => scaled(&OCTETS, "/h"),
+        Unit::Class => CLASSES.get(value as usize).copied().unwrap_or("unknown").to_owned(),
         Unit::BitRate => scaled(&[(1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1.0, "b/s")], ""),
     }
 }
@@ -227,8 +255,28 @@ mod tests {
             (-2048.0, Unit::OctetsPerHour, "-2 KiB/h"),
             (0.0, Unit::Octets, "0 octets"),
             (2.5e9, Unit::BitRate, "2.5 Gb/s"),
+            (0.0, Unit::Class, "unknown"),
+            (4.0, Unit::Class, "not_compliant"),
+            (-1.0, Unit::Class, "unknown"),
+            (9.0, Unit::Class, "unknown"),
         ] {
             assert_eq!(show(value, unit), text);
+        }
+    }
+
+    #[test]
+    fn the_class_of_all_legs_is_the_worst() {
+        use Class::{Narrow, NarrowLinear, NotCompliant, Wide};
+        for (legs, word) in [
+            (&[][..], "unknown"),
+            (&[None], "unknown"),
+            (&[Some(Narrow)], "narrow"),
+            (&[Some(Narrow), Some(NarrowLinear)], "narrow_linear"),
+            (&[Some(Wide), Some(NarrowLinear)], "wide"),
+            (&[Some(Wide), None], "unknown"),
+            (&[None, Some(NotCompliant)], "not_compliant"),
+        ] {
+            assert_eq!(show(class_of(legs.iter().copied()), Unit::Class), word, "{legs:?}");
         }
     }
 

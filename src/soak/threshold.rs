@@ -3,14 +3,15 @@
 //! ```text
 //! any        = all { ("or" | "||") all }
 //! all        = comparison { ("and" | "&&") comparison }
-//! comparison = "(" any ")" | name operator number [unit]
+//! comparison = "(" any ")" | name operator (number [unit] | class)
 //! operator   = ">" | ">=" | "<" | "<=" | "==" | "!="
 //! ```
 //!
 //! A value has the unit of its metric: `us`, `ms`, `s`, `min`, `h` for times; `kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB` for
-//! octets, with `/h` for growth; `kb/s`, `Mb/s`, `Gb/s` for bit rates; `/s` and `/h` for what is counted by time.
+//! octets, with `/h` for growth; `kb/s`, `Mb/s`, `Gb/s` for bit rates; `/s` and `/h` for what is counted by time. A class of
+//! ST 2110-21 is a word: `narrow`, `narrow_linear`, `wide`, `not_compliant`, `unknown`; it is the same or another.
 
-use super::metric::{self, METRICS, Unit};
+use super::metric::{self, CLASSES, METRICS, Unit};
 use std::fmt;
 use std::str::FromStr;
 
@@ -233,12 +234,28 @@ impl<'a> Parser<'a> {
         };
         self.at += name.len();
         self.blanks();
+        let sign = self.at;
         let Some((_, operator)) = OPERATORS.into_iter().find(|(sign, _)| self.eat(sign)) else {
             return Err(self.wrong("one of > >= < <= == != is wanted here"));
         };
+        if known.unit == Unit::Class && !matches!(operator, Operator::Equal | Operator::Not) {
+            self.at = sign;
+            return Err(self.wrong("a class is the same or another: one of == != is wanted here"));
+        }
         self.blanks();
-        let value = self.value(known.unit)?;
+        let value = if known.unit == Unit::Class { self.class()? } else { self.value(known.unit)? };
         Ok(Comparison { name: name.to_owned(), operator, value, unit: known.unit })
+    }
+
+    fn class(&mut self) -> Result<f64, Wrong> {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let rest = self.rest();
+        let word = rest.get(..rest.find(|c| !is_word(c)).unwrap_or(rest.len())).unwrap_or_default();
+        let Some(place) = CLASSES.iter().position(|class| *class == word) else {
+            return Err(self.wrong(format!("one of {} is wanted here", CLASSES.join(", "))));
+        };
+        self.at += word.len();
+        Ok(place as f64)
     }
 
     fn value(&mut self, unit: Unit) -> Result<f64, Wrong> {
@@ -271,7 +288,7 @@ impl<'a> Parser<'a> {
 const fn factors(unit: Unit) -> &'static [(&'static str, f64)] {
     const KIB: f64 = 1024.0;
     match unit {
-        Unit::Count => &[],
+        Unit::Count | Unit::Class => &[],
         Unit::PerSecond => &[("/s", 1.0)],
         Unit::PerHour => &[("/h", 1.0), ("/s", 3600.0)],
         Unit::Time => &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)],
@@ -351,6 +368,23 @@ mod tests {
     }
 
     #[test]
+    fn classes_are_words() {
+        for (text, value, want) in [
+            ("timing.compliance==wide", 3.0, true),
+            ("timing.compliance == wide", 2.0, false),
+            ("timing.compliance!=narrow", 1.0, false),
+            ("timing.compliance!=narrow", 0.0, true),
+            ("timing.compliance==not_compliant or timing.compliance==unknown", 4.0, true),
+            ("timing.compliance==narrow_linear and timing.compliance!=wide", 2.0, true),
+        ] {
+            assert_eq!(met(text, &[("timing.compliance", value)]), Some(want), "{text} of {value}");
+        }
+        assert_eq!(met("timing.compliance==wide", &[]), None, "without --timing");
+        let outcome = "timing.compliance!=narrow".parse::<Threshold>().unwrap().evaluate(|_| Some(3.0));
+        assert_eq!((outcome.met, outcome.text.as_str()), (Some(true), "timing.compliance is wide"));
+    }
+
+    #[test]
     fn and_binds_closer_than_or_and_brackets_closest() {
         let values = [("lost", 1.0), ("late", 0.0), ("rejected", 0.0)];
         assert_eq!(met("lost>0 or late>0 and rejected>0", &values), Some(true));
@@ -388,6 +422,13 @@ mod tests {
             ("lost>0)", 7, "and, or"),
             ("µ>0", 1, "name of a metric"),
             ("rss > 1 GB µ", 12, "and, or"),
+            ("timing.compliance==", 20, "one of unknown, narrow, narrow_linear, wide, not_compliant"),
+            ("timing.compliance==Wide", 20, "one of unknown"),
+            ("timing.compliance==narrow-linear", 20, "one of unknown"),
+            ("timing.compliance!=3", 20, "one of unknown"),
+            ("timing.compliance>wide", 18, "== !="),
+            ("timing.compliance<= wide", 18, "== !="),
+            ("lost==wide", 7, "a number"),
         ] {
             let wrong = text.parse::<Threshold>().unwrap_err();
             assert!(wrong.column == column && wrong.what.contains(words), "{text}: {wrong}");

@@ -120,11 +120,17 @@ fn the_timing_of_a_sender_is_shown_where_the_clock_carries_it() {
         text(&report),
         "--warn-if",
         "timing.cinst>4",
+        "--warn-if",
+        "timing.compliance==unknown",
+        "--fail-if",
+        "timing.compliance==not_compliant or timing.compliance==wide",
     ]);
     assert_eq!(output.code, 1, "{}", output.stderr);
     let read = json(&report);
     assert!(read["metrics"]["timing.fpt"].is_number() && read["metrics"]["timing.cinst"].is_null(), "{read}");
     assert!(output.stderr.contains("timing.cinst was not measured"), "{}", output.stderr);
+    assert_eq!(read["metrics"]["timing.compliance"], 0.0, "{read}");
+    assert!(output.stderr.contains("timing.compliance is unknown"), "{}", output.stderr);
     let told =
         read["decisions"].as_array().unwrap().iter().any(|d| d.as_str().unwrap().contains("not measurable with"));
     assert!(told, "{}", read["decisions"]);
