@@ -6,16 +6,19 @@ mod veth;
 
 use gdmedia::error::Kind;
 use gdmedia::ring::Lease;
+use gdmedia::rx::socket::Stamping;
 use gdmedia::rx::xdp::helper::Helper;
 use gdmedia::rx::xdp::{Attached, BusyPoll, Mode, Options, running};
 use gdmedia::rx::{Receiver, RxError, Xdp};
 use gdmedia::sdp::{Leg, SourceFilter};
 use gdmedia::stats::Reason;
+use gdmedia::timing::Source;
 use gdmedia::wire::net::Route;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -256,7 +259,8 @@ fn the_modes_are_tried_in_order_and_refusals_are_said() {
     let notes = rx.caps().notes.join("\n");
     assert!(notes.contains("AF_XDP on rx0: native mode, packets are copied once (zero copy: "), "{notes}");
     let there = inside(&net.rx, || running("rx0")).unwrap().unwrap();
-    assert!(there.ours && there.attached == Attached::Native && there.name.as_deref() == Some("gdmedia_xdp1"));
+    let name = there.name.unwrap_or_default();
+    assert!(there.ours && there.attached == Attached::Native && name.starts_with("gdmedia_xdp1"), "{name}");
     drop(rx);
     // The loopback device has no XDP of its own.
     let lo = Options { interfaces: vec!["lo".into()], ..options() };
@@ -265,25 +269,74 @@ fn the_modes_are_tried_in_order_and_refusals_are_said() {
     assert!(notes.contains("no XDP in the driver of lo: ") && notes.contains("AF_XDP on lo: generic mode"), "{notes}");
 }
 
-/// veth has the call for time stamps (and none to give), loopback has not.
-#[test]
-fn the_start_says_whether_the_driver_offers_time_stamps() {
-    let Some(net) = Net::new(1, 1500) else { return };
+/// The kernel can hand stamps of cards to programs, and says which drivers do (Linux 6.8, with BTF).
+fn knows_stamps() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
-    if (numbers.next(), numbers.next()) < (Some(6), Some(8)) {
+    let knows = (numbers.next(), numbers.next()) >= (Some(6), Some(8)) && Path::new("/sys/kernel/btf/vmlinux").exists();
+    if !knows {
         println!("skipped: this kernel does not say");
+    }
+    knows
+}
+
+/// veth has the call for time stamps (and none to give), loopback has not.
+#[test]
+fn the_start_says_whose_time_stamps_there_are_and_why() {
+    let Some(net) = Net::new(1, 1500) else { return };
+    if !knows_stamps() {
         return;
     }
-    for (interface, to, says) in [
-        ("rx0", OWN, "the driver offers time stamps of the card to programs; they are not taken here"),
-        ("lo", Ipv4Addr::LOCALHOST.into(), "the driver offers no time stamps of the card"),
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let poll = "arrival times are those of the poll: ";
+    let else_poll = "time stamps by the card where packets have them, else arrival times are those of the poll: ";
+    for (interface, to, words, says) in [
+        ("rx0", OWN, "", [else_poll, "rx0 cannot stamp every packet"]),
+        ("rx0", OWN, "mode=native", [else_poll, "rx0 cannot stamp every packet"]),
+        ("rx0", OWN, "mode=generic", [poll, "generic mode has no metadata of packets"]),
+        ("rx0", OWN, "stamps=software", [poll, "stamps of software were asked for"]),
+        ("lo", local, "", [poll, "the driver of lo offers none"]),
     ] {
-        let options = Options { interfaces: vec![interface.into()], ..options() };
+        let mut options = Options { interfaces: vec![interface.into()], ..options() };
+        options.change(words).unwrap();
         let rx = open(&net, options, &leg(to, PORT)).unwrap();
-        let notes = rx.caps().notes.join("\n");
-        assert!(notes.contains(says), "{interface}: {notes}");
+        let line = says.concat();
+        assert!(rx.caps().notes.contains(&line), "{interface} {words}: {:?}", rx.caps().notes);
+        assert_eq!(rx.caps().stamps, Source::Software);
     }
+}
+
+#[test]
+fn stamps_that_are_demanded_and_not_there_are_an_error_and_nothing_stays() {
+    let Some(net) = Net::new(1, 1500) else { return };
+    if !knows_stamps() {
+        return;
+    }
+    let hardware = |words: &str, interface: &str| {
+        let mut options = Options { interfaces: vec![interface.into()], ..options() };
+        options.change("stamps=hardware").unwrap();
+        options.change(words).unwrap();
+        options
+    };
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    for (interface, to, words, why) in [
+        ("rx0", OWN, "", "rx0 cannot stamp every packet"),
+        ("rx0", OWN, "mode=generic", "generic mode has no metadata of packets"),
+        ("lo", local, "", "the driver of lo offers none"),
+    ] {
+        let error = open(&net, hardware(words, interface), &leg(to, PORT)).map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.to_string().contains(&format!("no time stamps of the card: {why}")), "{error}");
+        assert!(error.cure_text().contains("leave --stamps out"), "{error}");
+        assert_eq!(inside(&net.rx, || running(interface)).unwrap(), None, "{interface} {words}");
+    }
+    // A filter that takes none is there already.
+    let mut plain = options();
+    plain.change("stamps=software").unwrap();
+    let rx = open(&net, plain, &leg(OWN, PORT)).unwrap();
+    let error = open(&net, hardware("", "rx0"), &leg(OWN, PORT + 2)).map(drop).unwrap_err();
+    assert!(error.to_string().contains("the filter there, of another gdmedia, takes none"), "{error}");
+    drop(rx);
 }
 
 #[test]
@@ -602,6 +655,12 @@ fn without_rights_a_helper_hands_over_the_sockets() {
         assert_eq!(refused.kind(), Kind::Permission);
         assert!(refused.to_string().contains(&format!("does not serve user {}", nobody(0))), "{refused}");
     });
+    during(&[nobody(0)], &|| {
+        let options = Options { helper: Some(path.clone()), stamps: Stamping::Hardware, ..options() };
+        let refused = as_nobody(&net, move || Xdp::open(options)?.join(0, &leg(GROUP, PORT))).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unavailable);
+        assert!(refused.to_string().contains("no time stamps of the card: "), "{refused}");
+    });
     let sender = net.sender(ONE);
     let survivor = std::sync::Mutex::new(None);
     during(&[nobody(0)], &|| {
@@ -613,6 +672,11 @@ fn without_rights_a_helper_hands_over_the_sockets() {
         );
         sender.send_to(&[3; 100], (GROUP, PORT)).unwrap();
         assert_eq!(marks(&mut rx, 1), [3]);
+        if knows_stamps() {
+            let asked = "time stamps by the card where packets have them";
+            assert!(rx.caps().notes.iter().any(|n| n.starts_with(asked)), "{:?}", rx.caps().notes);
+            assert!(remarks(&mut rx).contains("rx0: 1 of 1 packets without a stamp of the card"));
+        }
         as_nobody(&net, || rx.join(0, &leg(GROUP, PORT + 2))).unwrap();
         sender.send_to(&[4; 100], (GROUP, PORT + 2)).unwrap();
         assert_eq!(marks(&mut rx, 1), [4]);
@@ -658,7 +722,7 @@ fn the_program_receives_by_itself_and_by_its_helper() {
     let mut sender = program(&net.tx, 0, &to).stderr(Stdio::null()).spawn().unwrap();
     let mut helping = program(&net.rx, 0, &["xdp-helper", &helper, "--allow", &user.to_string()]).spawn().unwrap();
     let begun = Instant::now();
-    while !std::path::Path::new(&sdp).exists() || !std::path::Path::new(&helper).exists() {
+    while !Path::new(&sdp).exists() || !Path::new(&helper).exists() {
         assert!(begun.elapsed() < PATIENCE, "no sender, or no helper");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -671,6 +735,7 @@ fn the_program_receives_by_itself_and_by_its_helper() {
     };
     let results = [play(0, "mode=native"), play(0, "mode=generic"), play(user, &format!("helper={helper}"))];
     let alone = play(user, "");
+    let hardware = [play(0, "stamps=hardware"), play(user, &format!("helper={helper},stamps=hardware"))];
     let end = |child: &mut Child| {
         // SAFETY: our own child, which has not been waited for.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
@@ -678,6 +743,10 @@ fn the_program_receives_by_itself_and_by_its_helper() {
     };
     end(&mut sender);
     end(&mut helping);
+    for (code, said) in hardware {
+        assert_eq!(code, Some(69), "{said}");
+        assert!(said.contains("no time stamps of the card: ") && said.contains("leave --stamps out"), "{said}");
+    }
     for (code, said) in results {
         assert_eq!(code, Some(0), "{said}");
         let lines: Vec<serde_json::Value> = said.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();

@@ -83,7 +83,7 @@ pub struct Args {
     /// What Rivermax is told, for example split=26,order=extended,hold=40ms,stamps=synced,cores=2+3,events
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     rivermax: Option<String>,
-    /// What AF_XDP is told, for example mode=native,queue=3,steer,vlan=100,hold=200ms,busy-poll=20us,helper=/run/gdmedia-xdp
+    /// What AF_XDP is told, for example mode=native,stamps=hardware,queue=3,steer,vlan=100,hold=200ms,busy-poll=20us,helper=/run/gdmedia-xdp
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     xdp: Option<String>,
     /// Network interface, by name or address, for multicast; given twice: one for each leg
@@ -197,7 +197,7 @@ pub struct Args {
     /// The input is a recording, of frames like this.
     #[arg(skip)]
     recorded: Option<Output>,
-    /// Who stamps arrivals at sockets: the card, told to if need be (rights); the kernel; or the card where it does so already
+    /// Who stamps arrivals at sockets and by AF_XDP: the card, told to if need be (rights); software; or the card where it does so already
     #[arg(long, value_enum, default_value = "auto")]
     stamps: Stamps,
     /// Measure the sender's timing (ST 2110-21), as far as the stamps of the arrivals can carry it

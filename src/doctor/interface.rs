@@ -359,7 +359,7 @@ impl Interface {
 
     fn stamps(&self) -> Finding {
         const ID: &str = "time-stamps";
-        let gives = "spacing of packets on the wire; gdmedia uses the kernel's times so far";
+        let gives = "spacing of packets on the wire, and so verdicts by ST 2110-21";
         match self.ethtool.stamps {
             Some(stamps) => {
                 let clock = stamps.clock.map_or_else(|| "no clock of its own".into(), |n| format!("clock /dev/ptp{n}"));

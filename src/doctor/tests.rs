@@ -592,6 +592,27 @@ fn every_fault_has_its_name_and_its_cure() {
             0,
         ),
         (
+            |b| b.fake.xdp.features = Some(Features { native: true, zero_copy: false, stamps: Some(true) }),
+            "af-xdp",
+            Missing,
+            false,
+            "ens1: native, one copy, time stamps of the card offered, and not taken: the kernel has no BTF; this user",
+            "setcap cap_net_raw,cap_net_admin,cap_bpf+ep $(command -v gdmedia)",
+            0,
+        ),
+        (
+            |b| {
+                b.fake.xdp.features = Some(Features { native: true, zero_copy: false, stamps: Some(true) });
+                b.tree.file("sys/kernel/btf/vmlinux", "types");
+            },
+            "af-xdp",
+            Missing,
+            false,
+            "ens1: native, one copy, time stamps of the card taken where packets have them; this user",
+            "setcap cap_net_raw,cap_net_admin,cap_bpf+ep $(command -v gdmedia)",
+            0,
+        ),
+        (
             |b| {
                 b.tree.file("proc/self/status", "CapEff:\t000001ffffffffff\n");
             },

@@ -6,7 +6,7 @@ use super::pci;
 use super::report::{Finding, State};
 use super::root::Root;
 use super::system::System;
-use crate::rx::xdp::Attached;
+use crate::rx::xdp::{Attached, BTF};
 use crate::unix::netlink::Features;
 
 /// Ways other than sockets, for the recommendation.
@@ -54,7 +54,7 @@ pub fn findings(
     let devices = pci::devices(root);
     let out = vec![
         sockets(machine),
-        xdp(system, machine, interfaces, &mut bypass),
+        xdp(root, system, machine, interfaces, &mut bypass),
         verbs(root, system, interfaces),
         dpdk(machine, interfaces, &devices),
         rivermax(root, system, &devices, interfaces, &mut bypass),
@@ -70,7 +70,7 @@ fn sockets(machine: &Machine) -> Finding {
         .see("uname -r")
 }
 
-fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass: &mut Bypass) -> Finding {
+fn xdp(root: &Root, system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass: &mut Bypass) -> Finding {
     const ID: &str = "af-xdp";
     const GIVES: &str = "packets before the kernel's network stack, with no socket buffer to overflow";
     if !system.af_xdp() {
@@ -91,6 +91,7 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
             .see(format!("ip link show {name}"))
             .fix(format!("ip link set {name} {place} off"));
     }
+    let types = root.has(BTF.trim_start_matches('/'));
     let mode = |i: &Interface| {
         let how = match i.xdp.features {
             None => "generic or native: this kernel does not tell",
@@ -98,7 +99,7 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
             Some(f) if f.native => "native, one copy",
             Some(_) => "generic, one copy: the driver has no XDP",
         };
-        format!("{}: {how}{}", i.base.name, stamps(i.xdp.features))
+        format!("{}: {how}{}", i.base.name, stamps(i.xdp.features, types))
     };
     let modes = interfaces.iter().map(mode).collect::<Vec<_>>().join("; ");
     let modes = if modes.is_empty() { "the kernel has it".to_owned() } else { modes };
@@ -113,10 +114,12 @@ fn xdp(system: &dyn System, machine: &Machine, interfaces: &[Interface], bypass:
         .fix(format!("setcap {}+ep $(command -v gdmedia)", missing.join(",")))
 }
 
-/// What the driver says of time stamps; a generic program has none to ask.
-fn stamps(features: Option<Features>) -> &'static str {
+/// What the driver says of time stamps; a generic program has none to ask. `types`: the kernel says which number the call
+/// for them has.
+fn stamps(features: Option<Features>, types: bool) -> &'static str {
     match features.filter(|f| f.native).and_then(|f| f.stamps) {
-        Some(true) => ", time stamps of the card offered and not taken",
+        Some(true) if types => ", time stamps of the card taken where packets have them",
+        Some(true) => ", time stamps of the card offered, and not taken: the kernel has no BTF",
         Some(false) => ", no time stamps of the card offered",
         None => "",
     }

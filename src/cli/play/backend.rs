@@ -225,6 +225,7 @@ impl Inputs<'_> {
             max_octets: self.max_octets(),
             packets: report::packet_rate(self.flow, self.video),
             utc_offset_s: self.args.utc_offset,
+            stamps: self.args.stamps.into(),
             ..xdp::Options::default()
         };
         options.change(self.args.xdp.as_deref().unwrap_or_default())?;

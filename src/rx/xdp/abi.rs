@@ -26,6 +26,8 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 const LINK_TYPE_XDP: u32 = 6;
+/// `BPF_F_XDP_DEV_BOUND_ONLY` (Linux 6.3).
+const DEVICE_BOUND: u32 = 1 << 6;
 
 /// A program or map: its name of at most 15 octets.
 pub type Name = [u8; 16];
@@ -246,21 +248,27 @@ pub fn keys<K: Plain>(map: BorrowedFd<'_>, limit: usize) -> io::Result<Vec<K>> {
     Ok(all)
 }
 
-/// Loads a program for XDP; on a refusal the verifier's last words are in the error.
-pub fn load(name: Name, insns: &[u64]) -> io::Result<OwnedFd> {
+/// What the kernel is told of a program's licence: functions of the kernel may be called by none that is not compatible with the
+/// GPL. So the program's instructions, and they alone, are offered under "MIT or GPL-2.0", by who wrote them; MIT is what all of
+/// gdmedia is under. What loads a program does not become a part of it: nothing of this process runs in the kernel.
+const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
+
+/// Loads a program for XDP; on a refusal the verifier's last words are in the error. One that calls the driver is bound to a
+/// device, by its number.
+pub fn load(name: Name, insns: &[u64], device: Option<u32>) -> io::Result<OwnedFd> {
     let mut log = vec![0u8; 64 << 10];
     let mut argument = ProgLoad {
         prog_type: PROG_TYPE_XDP,
         insn_count: insns.len() as u32,
         insns: insns.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
+        license: LICENCE.as_ptr() as u64,
         log_level: 0,
         log_size: 0,
         log: 0,
         kernel_version: 0,
-        flags: 0,
+        flags: device.map_or(0, |_| DEVICE_BOUND),
         name,
-        ifindex: 0,
+        ifindex: device.unwrap_or(0),
         expected_attach_type: ATTACH_XDP,
     };
     match bpf_fd(PROG_LOAD, &mut argument) {

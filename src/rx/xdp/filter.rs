@@ -10,7 +10,10 @@
 use super::abi::{self, Name, Write, name};
 use super::device::{self, Attached};
 use super::program::{self, Key, MAX_FLOWS, MAX_QUEUES, Queues};
+use super::stamps::{self, GENERIC};
 use crate::error::{Error, Kind, Result};
+use crate::rx::socket::Stamping;
+use crate::rx::socket::stamps::none;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,7 +21,10 @@ use std::time::{Duration, Instant};
 
 /// Names by which a filter is known; the number counts its layout.
 pub const NAME: &str = "gdmedia_xdp1";
+/// The same of the form that takes stamps of the card. Maps are alike, so receivers that want none share it.
+pub const NAME_STAMPS: &str = "gdmedia_xdp1ts";
 const PROGRAM: Name = name(NAME);
+const PROGRAM_STAMPS: Name = name(NAME_STAMPS);
 const FLOWS: Name = name("gdmedia_flows1");
 const SOCKETS: Name = name("gdmedia_socks1");
 
@@ -27,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE` (linux/if_link.h).
-const GENERIC: u32 = 1 << 1;
+const GENERIC_MODE: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
 /// Only one receiver of a network namespace changes a filter at a time.
@@ -59,6 +65,18 @@ impl Lock {
     }
 }
 
+/// What is wanted of a filter.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish {
+    /// Where it runs.
+    pub attached: Option<Attached>,
+    /// Whose stamps packets have.
+    pub stamps: Stamping,
+    /// The kernel's clock stands in for a card.
+    #[cfg(test)]
+    pub stand_in: bool,
+}
+
 /// The filter of one interface.
 pub struct Filter {
     /// Keeps it attached.
@@ -67,6 +85,25 @@ pub struct Filter {
     sockets: OwnedFd,
     /// Where it runs.
     pub attached: Attached,
+    /// It takes stamps of the card; or why not.
+    pub stamps: std::result::Result<(), String>,
+}
+
+/// Why a filter was not attached.
+enum Refused {
+    Kernel(io::Error),
+    /// Stamps are demanded.
+    Stamps(String),
+}
+
+impl From<io::Error> for Refused {
+    fn from(e: io::Error) -> Self {
+        Refused::Kernel(e)
+    }
+}
+
+fn busy(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
 enum Existing {
@@ -76,25 +113,26 @@ enum Existing {
 }
 
 impl Filter {
-    /// Finds the filter of interface `index`, or attaches it: in the driver where that is possible and `wanted` does not
-    /// say otherwise. `notes` gets what was refused.
+    /// Finds the filter of interface `index`, or attaches it: in the driver where that is possible and `wish` does not
+    /// say otherwise, and so that it takes stamps of the card where that is possible. `notes` gets what was refused.
     ///
     /// # Errors
-    /// No permission; another program runs there; the interface does not take any.
-    pub fn open(index: u32, wanted: Option<Attached>, _lock: &Lock, notes: &mut Vec<String>) -> Result<Self> {
+    /// No permission; another program runs there; the interface does not take any, or none with stamps, which are demanded.
+    pub fn open(index: u32, wish: &Wish, _lock: &Lock, notes: &mut Vec<String>) -> Result<Self> {
         let begun = Instant::now();
         loop {
             let device = device::query(index).map_err(|e| gone(index, e))?;
             let name = &device.name;
             match device.program {
-                None => match attach(index, name, wanted, notes) {
+                None => match attach(index, name, wish, notes) {
                     // Somebody else was faster, or the last one has not gone altogether.
-                    Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {}
-                    Err(e) => return Err(refused(name, e)),
+                    Err(Refused::Kernel(e)) if busy(&e) => {}
+                    Err(Refused::Kernel(e)) => return Err(refused(name, e)),
+                    Err(Refused::Stamps(why)) => return Err(none(&why)),
                     Ok(filter) => return Ok(filter),
                 },
                 Some((id, how)) => match existing(id, how).map_err(|e| not_seen(name, id, e))? {
-                    Existing::Ours(filter) if wanted.is_none_or(|wanted| wanted == how) => return Ok(filter),
+                    Existing::Ours(filter) if wish.attached.is_none_or(|wanted| wanted == how) => return Ok(filter),
                     Existing::Ours(_) => {
                         return Err(Error::new(
                             Kind::Unavailable,
@@ -167,21 +205,31 @@ impl Filter {
     }
 }
 
-fn attach(index: u32, name: &str, wanted: Option<Attached>, notes: &mut Vec<String>) -> io::Result<Filter> {
+fn attach(index: u32, name: &str, wish: &Wish, notes: &mut Vec<String>) -> std::result::Result<Filter, Refused> {
     let flows = abi::hash_map::<Key, Queues>(FLOWS, MAX_FLOWS)?;
     let sockets = abi::socket_map(SOCKETS, MAX_QUEUES)?;
-    let program = abi::load(PROGRAM, &program::assemble(flows.as_raw_fd(), sockets.as_raw_fd()))?;
-    let filter = |link, attached| Filter { link, flows, sockets, attached };
-    if wanted != Some(Attached::Generic) {
+    let maps = [flows.as_raw_fd(), sockets.as_raw_fd()];
+    let filter = |link, attached, stamps| Filter { link, flows, sockets, attached, stamps };
+    let why = match stamps::stamp(index, name, wish).and_then(|by| stamps::load(by, PROGRAM_STAMPS, index, maps)) {
+        Ok(program) => match abi::link(program.as_fd(), index, NATIVE) {
+            Ok(link) => return Ok(filter(link, Attached::Native, Ok(()))),
+            Err(e) if busy(&e) => return Err(e.into()),
+            Err(e) => format!("no XDP in the driver of {name} ({e}), and {GENERIC}"),
+        },
+        Err(why) => why,
+    };
+    if wish.stamps == Stamping::Hardware {
+        return Err(Refused::Stamps(why));
+    }
+    let program = abi::load(PROGRAM, &program::assemble(maps[0], maps[1], None), None)?;
+    if wish.attached != Some(Attached::Generic) {
         match abi::link(program.as_fd(), index, NATIVE) {
-            Ok(link) => return Ok(filter(link, Attached::Native)),
-            Err(e) if wanted.is_some() || matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
-                return Err(e);
-            }
+            Ok(link) => return Ok(filter(link, Attached::Native, Err(why))),
+            Err(e) if wish.attached.is_some() || busy(&e) => return Err(e.into()),
             Err(e) => notes.push(format!("no XDP in the driver of {name}: {e}")),
         }
     }
-    Ok(filter(abi::link(program.as_fd(), index, GENERIC)?, Attached::Generic))
+    Ok(filter(abi::link(program.as_fd(), index, GENERIC_MODE)?, Attached::Generic, Err(why)))
 }
 
 fn existing(id: u32, attached: Attached) -> io::Result<Existing> {
@@ -189,9 +237,12 @@ fn existing(id: u32, attached: Attached) -> io::Result<Existing> {
         Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(Existing::Gone),
         result => result?,
     };
-    if said.name != PROGRAM {
-        return Ok(Existing::Foreign(text(&said.name)));
-    }
+    let stamps = match said.name {
+        PROGRAM_STAMPS => Ok(()),
+        PROGRAM if attached == Attached::Generic => Err(GENERIC.to_owned()),
+        PROGRAM => Err("the filter there, of another gdmedia, takes none".to_owned()),
+        _ => return Ok(Existing::Foreign(text(&said.name))),
+    };
     let Some(link) = abi::link_of(id)? else { return Ok(Existing::Gone) };
     let (mut flows, mut sockets) = (None, None);
     for (map, said) in abi::maps_of(program.as_fd())? {
@@ -204,9 +255,14 @@ fn existing(id: u32, attached: Attached) -> io::Result<Existing> {
         }
     }
     Ok(match flows.zip(sockets) {
-        Some((flows, sockets)) => Existing::Ours(Filter { link, flows, sockets, attached }),
+        Some((flows, sockets)) => Existing::Ours(Filter { link, flows, sockets, attached, stamps }),
         None => Existing::Foreign(text(&said.name)),
     })
+}
+
+/// Whether a program of this name is a filter of gdmedia.
+pub fn is_ours(name: &str) -> bool {
+    name == NAME || name == NAME_STAMPS
 }
 
 /// The name of a program.

@@ -4,7 +4,9 @@
 //!
 //! ```text
 //! receiver                                  helper
-//! {"open": {"interface": …, "mode": …}}     attaches or finds the filter: {"done": {…}} + descriptor of its link
+//! {"open": {"interface": …, "mode": …,
+//!           "stamps": …}}                   attaches or finds the filter: {"done": {…}} + descriptor of its link; tells
+//!                                           the card to stamp, where that is asked for
 //! {"socket": 0}                             an AF_XDP socket for queue 0: {"done": …} + descriptor
 //!   registers its memory, maps rings, binds
 //! {"claim": [0]}                            puts the sockets of these queues into the filter, and forgets others
@@ -19,12 +21,14 @@
 #![allow(unsafe_code)]
 
 use super::device::Attached;
-use super::filter::{Filter, Lock, RIGHTS};
+use super::filter::{Filter, Lock, RIGHTS, Wish};
 use super::port::{add, attached_for, bits};
 use super::program::{MAX_QUEUES, Wanted};
-use super::{Mode, socket};
+use super::stamps::{self, Chosen};
+use super::{Mode, Options, socket};
 use crate::error::{Error, Kind, Result};
-use crate::rx::socket::find_interface;
+use crate::rx::socket::stamps::none;
+use crate::rx::socket::{Stamping, find_interface};
 use crate::unix::descriptor;
 use crate::unix::listener::{Listener, address};
 use serde::{Deserialize, Serialize};
@@ -47,7 +51,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Request {
-    Open { interface: String, mode: Option<Mode> },
+    Open {
+        interface: String,
+        mode: Option<Mode>,
+        /// A receiver of a version before takes none.
+        #[serde(default = "software")]
+        stamps: Stamping,
+    },
     Socket(u32),
     Claim(Vec<u32>),
     Add(Wanted),
@@ -57,13 +67,27 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    Done { attached: Option<Attached>, notes: Vec<String> },
-    Refused { code: u8, what: String, cure: String },
+    Done {
+        attached: Option<Attached>,
+        notes: Vec<String>,
+        /// Of [`Request::Open`].
+        #[serde(default)]
+        stamps: Option<Chosen>,
+    },
+    Refused {
+        code: u8,
+        what: String,
+        cure: String,
+    },
+}
+
+const fn software() -> Stamping {
+    Stamping::Software
 }
 
 impl Answer {
     fn done() -> Self {
-        Answer::Done { attached: None, notes: Vec::new() }
+        Answer::Done { attached: None, notes: Vec::new(), stamps: None }
     }
     fn refused(error: &Error) -> Self {
         let text = error.to_string();
@@ -87,9 +111,9 @@ impl Connection {
     pub(super) fn open(
         path: &Path,
         interface: &str,
-        mode: Option<Mode>,
+        options: &Options,
         notes: &mut Vec<String>,
-    ) -> Result<(Self, Attached)> {
+    ) -> Result<(Self, Attached, Chosen)> {
         let missing = |e: io::Error| {
             Error::new(Kind::Unavailable, format!("no xdp-helper at {}", path.display()))
                 .because(e)
@@ -98,15 +122,20 @@ impl Connection {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(missing)?;
         socket.connect(&address(path)?).map_err(missing)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(missing)?;
-        let (attached, mut said, link) = ask(&socket, &Request::Open { interface: interface.to_owned(), mode }, None)?;
+        let open = Request::Open { interface: interface.to_owned(), mode: options.mode, stamps: options.stamps };
+        let mut said = ask(&socket, &open, None)?;
         notes.push(format!("sockets come from the xdp-helper at {}", path.display()));
-        notes.append(&mut said);
-        let (Some(attached), Some(link)) = (attached, link) else { return Err(nonsense()) };
-        Ok((Connection { socket, _link: link }, attached))
+        notes.append(&mut said.notes);
+        let (Some(attached), Some(link)) = (said.attached, said.passed) else { return Err(nonsense()) };
+        let chosen = said.stamps.unwrap_or_default();
+        if let (Stamping::Hardware, Chosen::Poll(why)) = (options.stamps, &chosen) {
+            return Err(none(why));
+        }
+        Ok((Connection { socket, _link: link }, attached, chosen))
     }
     /// A socket for a queue.
     pub(super) fn socket(&self, queue: u32) -> Result<OwnedFd> {
-        ask(&self.socket, &Request::Socket(queue), None)?.2.ok_or_else(nonsense)
+        ask(&self.socket, &Request::Socket(queue), None)?.passed.ok_or_else(nonsense)
     }
     /// The sockets of these queues are bound.
     pub(super) fn claim(&self, queues: &[u32]) -> Result<()> {
@@ -123,7 +152,13 @@ impl Connection {
     }
 }
 
-type Said = (Option<Attached>, Vec<String>, Option<OwnedFd>);
+/// What a helper has answered.
+struct Said {
+    attached: Option<Attached>,
+    notes: Vec<String>,
+    stamps: Option<Chosen>,
+    passed: Option<OwnedFd>,
+}
 
 fn ask(socket: &Socket, request: &Request, passed: Option<BorrowedFd<'_>>) -> Result<Said> {
     let broken = |e: io::Error| {
@@ -133,7 +168,7 @@ fn ask(socket: &Socket, request: &Request, passed: Option<BorrowedFd<'_>>) -> Re
     descriptor::send(socket, &text, passed).map_err(broken)?;
     let (answer, passed) = descriptor::receive(socket, LONGEST).map_err(broken)?;
     match serde_json::from_slice(&answer) {
-        Ok(Answer::Done { attached, notes }) => Ok((attached, notes, passed)),
+        Ok(Answer::Done { attached, notes, stamps }) => Ok(Said { attached, notes, stamps, passed }),
         Ok(Answer::Refused { code, what, cure }) => {
             let kind = [Kind::Usage, Kind::Permission].into_iter().find(|kind| kind.exit_code() == code);
             Err(Error::new(kind.unwrap_or(Kind::Unavailable), what).cure(cure))
@@ -233,14 +268,21 @@ impl Session {
         let order = || Error::new(Kind::Usage, "a request before the one that it needs");
         match request {
             Request::Open { .. } if self.filter.is_some() => Err(order()),
-            Request::Open { interface, mode } => {
+            Request::Open { interface, mode, stamps } => {
                 let interface = find_interface(&interface)?;
                 let mut notes = Vec::new();
+                let wish = Wish {
+                    attached: attached_for(mode),
+                    stamps,
+                    #[cfg(test)]
+                    stand_in: false,
+                };
                 let lock = Lock::take()?;
-                let filter = Filter::open(interface.index, attached_for(mode), &lock, &mut notes)?;
+                let filter = Filter::open(interface.index, &wish, &lock, &mut notes)?;
+                let stamps = Some(stamps::choose(&filter.stamps, &interface.name, &wish)?);
                 let (attached, link) = (Some(filter.attached), filter.link.try_clone().map_err(internal)?);
                 (self.filter, self.name) = (Some(filter), interface.name);
-                Ok((Answer::Done { attached, notes }, Some(link)))
+                Ok((Answer::Done { attached, notes, stamps }, Some(link)))
             }
             Request::Socket(queue) => {
                 if queue >= MAX_QUEUES || self.sockets.iter().any(|(have, _)| *have == queue) {

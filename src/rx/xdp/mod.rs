@@ -13,7 +13,8 @@
 //! | [`program`] | the filter's instructions, and what it looks for |
 //! | `filter` | one filter an interface, shared by all receivers there, gone with the last one |
 //! | `socket`, `ring`, `umem` | a queue, its rings, who has which frame of the memory |
-//! | `port` | the queues of an interface that are served |
+//! | `stamps`, `btf` | whose time stamps packets have; the kernel's number of the call that gives the card's |
+//! | `port`, `leg` | the queues of an interface that are served; what a leg's packets look like |
 //! | `steer` | by which queue a flow comes: rules of the card |
 //! | [`helper`] | the privileged part as a program of its own |
 //! | `abi`, `device` | the kernel's calls |
@@ -24,36 +25,44 @@
 //! virtual interfaces leave checksums unfinished, and reading every octet would cost more than all the rest.
 
 mod abi;
+mod btf;
 mod device;
 mod filter;
 pub mod helper;
+mod leg;
 mod options;
 mod port;
 pub mod program;
 mod ring;
 mod socket;
+mod stamps;
 mod steer;
+#[cfg(test)]
+mod tests;
 mod umem;
+#[cfg(test)]
+#[path = "../../../tests/veth/mod.rs"]
+mod veth;
 
+pub(crate) use btf::FILE as BTF;
 pub use device::Attached;
 pub use options::{BusyPoll, Mode, Options};
 
-use super::socket::{MAX_LEGS, find_interface, kernel_tai_offset, open, read_clock};
+use super::socket::{MAX_LEGS, find_interface, open, tai_now, tai_offset};
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Event, What};
 use crate::mem::Host;
 use crate::ring::{Lease, Slot, SplitRing};
-use crate::sdp::{Leg, SourceFilter};
-use crate::stats::{Reason, Rejected, RxCounters};
+use crate::sdp::Leg;
+use crate::stats::{Rejected, RxCounters};
 use crate::time::Tai;
 use crate::timing::Source;
-use crate::wire::net::{self, Content, Link};
+use leg::{JoinedLeg, Sorted, sort};
 use port::Port;
-use program::Wanted;
-use socket::{Descriptor, Queue};
+use program::{Wanted, stamp_before};
+use socket::Queue;
 use std::io;
-use std::net::IpAddr;
 use umem::{Frames, HEADROOM, chunk_for};
 
 /// Packets in a lease at most.
@@ -92,7 +101,7 @@ pub fn running(interface: &str) -> Result<Option<Running>> {
     })?;
     Ok(device.program.map(|(id, attached)| {
         let name = filter::name_of(id);
-        Running { id, attached, ours: name.as_deref() == Some(filter::NAME), name }
+        Running { id, attached, ours: name.as_deref().is_some_and(filter::is_ours), name }
     }))
 }
 
@@ -106,8 +115,9 @@ pub struct Xdp {
     legs: [Option<JoinedLeg>; MAX_LEGS],
     /// Counts polls: says which port and which queue is asked first.
     turn: usize,
-    /// Memory for slots.
+    /// Memory for slots, and for the card's stamps of a batch.
     spare: Vec<Vec<Slot>>,
+    stamps: Vec<u64>,
     caps: Caps,
     counters: RxCounters,
     /// Packets of no leg.
@@ -120,19 +130,6 @@ pub struct Xdp {
     idle: u32,
     looked: Tai,
     tai_offset: i64,
-}
-
-/// What a leg's packets look like, and the socket beside.
-struct JoinedLeg {
-    port: usize,
-    wanted: Wanted,
-    /// Leads it to its queue, where that was wished.
-    _rule: Option<steer::Rule>,
-    sources: SourceFilter,
-    beside: socket2::Socket,
-    /// Datagrams of the flow that went past us, and those that the socket beside dropped of these.
-    passed: u64,
-    overflowed: u32,
 }
 
 impl Xdp {
@@ -161,16 +158,13 @@ impl Xdp {
         }
         let caps = Caps {
             backend: "xdp",
-            notes: vec![
-                note,
-                "arrival times are those of the poll; UDP checksums are not checked; no merging (GRO)".into(),
-            ],
+            notes: vec![note, "UDP checksums are not checked; no merging (GRO)".into()],
             batch: BATCH,
             buffer_octets: u64::from(count) * u64::from(options.max_octets),
             live: true,
             stamps: Source::Software,
         };
-        let tai_offset = kernel_tai_offset().unwrap_or_else(|| i64::from(options.utc_offset_s) * 1_000_000_000);
+        let tai_offset = tai_offset(options.utc_offset_s);
         Ok(Xdp {
             ports: Vec::new(),
             ring: SplitRing::whole(region),
@@ -179,6 +173,7 @@ impl Xdp {
             legs: [None, None],
             turn: 0,
             spare: (0..8).map(|_| Vec::with_capacity(BATCH)).collect(),
+            stamps: Vec::with_capacity(BATCH),
             caps,
             counters: RxCounters::default(),
             strange: 0,
@@ -192,8 +187,15 @@ impl Xdp {
     }
 
     fn clock(&self) -> Option<Tai> {
-        let utc = u64::try_from(read_clock(libc::CLOCK_REALTIME)?).ok()?;
-        Some(Tai(utc.wrapping_add_signed(self.tai_offset)))
+        tai_now(self.tai_offset)
+    }
+
+    /// What the arrivals carry now: the least of all interfaces.
+    #[inline]
+    fn source(&self) -> Source {
+        let of_port = |port: &Port| port.stamps().map_or(Source::Software, |stamps| stamps.source());
+        let all = self.ports.iter().all(|port| of_port(port) == Source::Hardware);
+        if all { Source::Hardware } else { Source::Software }
     }
 
     /// The port of an interface, which is opened when it is new, with the queues of a flow; and the rule made for it.
@@ -216,17 +218,23 @@ impl Xdp {
             let number = self.turn.wrapping_add(n) % self.ports.len();
             let Some(port) = self.ports.get_mut(number).filter(|port| !port.gone) else { continue };
             // A queue that fills the batch is not the first one next time: two legs may come by two queues.
-            let (first, last) = port.queues_from(self.turn);
-            for queue in first.iter_mut().chain(last) {
+            let (queues, mut card) = port.queues_from(self.turn);
+            for queue in queues.into_iter().flatten() {
                 let memory = self.ring.head_plane().as_slice();
                 let (frames, legs) = (&mut self.frames, &self.legs);
                 let (counters, strange) = (&mut self.counters, &mut self.strange);
+                let (stamps, stamped) = (&mut self.stamps, card.is_some());
+                let before = slots.len();
+                stamps.clear();
                 let rings = queue.rings();
                 let got = rings.receive(BATCH - slots.len(), |packet| {
                     let slot = match sort(memory, &packet, legs, number) {
                         Sorted::Wanted { leg, at, octets } => {
                             counters.datagrams += 1;
                             counters.octets += u64::from(octets);
+                            if stamped {
+                                stamps.push(stamp_before(memory, packet.addr as usize));
+                            }
                             let arrival = now;
                             Slot { head_at: at, body_at: 0, head: octets, octets, wire_octets: octets, leg, arrival }
                         }
@@ -241,6 +249,16 @@ impl Xdp {
                     };
                     slots.push(slot);
                 });
+                let new = slots.get_mut(before..).unwrap_or_default();
+                if let Some(card) = card.as_mut().filter(|_| !new.is_empty()) {
+                    // Now that they have come: a stamp is not later than its reading.
+                    let read = tai_now(self.tai_offset).unwrap_or(now);
+                    card.read(stamps.iter().rev().copied().find(|stamp| *stamp != 0).unwrap_or(0), read);
+                    for (slot, stamp) in new.iter_mut().zip(stamps.iter()) {
+                        slot.arrival = card.arrival(*stamp, now);
+                    }
+                    card.judge(read);
+                }
                 came += got;
                 low |= rings.is_low();
                 if rings.is_behind() {
@@ -258,6 +276,7 @@ impl Xdp {
             self.idle += 1;
         } else {
             self.counters.calls += 1;
+            self.caps.stamps = self.source();
         }
         if self.idle >= LOOK_POLLS || now.0.wrapping_sub(self.looked.0) >= LOOK_NANOS {
             (self.idle, self.looked) = (0, now);
@@ -302,71 +321,6 @@ impl Xdp {
         self.left += leg.passed;
         if let Some(port) = self.ports.get_mut(leg.port) {
             port.remove(&leg.wanted);
-        }
-    }
-}
-
-/// What a received packet is.
-enum Sorted {
-    /// Of a leg: where its UDP payload begins, and its octets.
-    Wanted { leg: u8, at: u32, octets: u16 },
-    /// Of a leg, and not wanted.
-    Rejected(Reason),
-    /// Of no leg: the filter was changed while it was on its way.
-    Strange,
-}
-
-/// Looks at a packet. What the filter has checked is checked again: it may have been another program's.
-#[inline]
-fn sort(memory: &[u8], packet: &Descriptor, legs: &[Option<JoinedLeg>], port: usize) -> Sorted {
-    let Ok(start) = usize::try_from(packet.addr) else { return Sorted::Strange };
-    let frame = memory.get(start..start.saturating_add(packet.len as usize)).unwrap_or_default();
-    let datagram = match net::parse(Link::Ethernet, frame) {
-        Content::Udp(datagram) => datagram,
-        Content::Malformed => return Sorted::Rejected(Reason::Length),
-        _ => return Sorted::Strange,
-    };
-    let mut answer = Sorted::Strange;
-    for (number, leg) in legs.iter().enumerate() {
-        let Some(leg) = leg.as_ref().filter(|leg| leg.port == port && leg.wanted.matches(&datagram)) else { continue };
-        if !admits(&leg.sources, datagram.source.ip()) {
-            answer = Sorted::Rejected(Reason::Source);
-            continue;
-        }
-        if datagram.truncated() {
-            return Sorted::Rejected(Reason::Length);
-        }
-        let Ok(at) = u32::try_from(start + datagram.payload.start) else { return Sorted::Strange };
-        return Sorted::Wanted { leg: number as u8, at, octets: datagram.octets };
-    }
-    answer
-}
-
-fn admits(sources: &SourceFilter, source: IpAddr) -> bool {
-    match sources {
-        SourceFilter::Any => true,
-        SourceFilter::Include(list) => list.contains(&source),
-        SourceFilter::Exclude(list) => !list.contains(&source),
-    }
-}
-
-impl JoinedLeg {
-    /// Counts what the socket beside got.
-    fn look_beside(&mut self, rejected: &mut Rejected) {
-        let mut octets = [std::mem::MaybeUninit::uninit(); 16];
-        // It holds a few hundred datagrams.
-        for _ in 0..1024 {
-            match self.beside.recv_from_with_flags(&mut octets, libc::MSG_DONTWAIT | libc::MSG_TRUNC) {
-                Ok((_, from)) if from.as_socket().is_none_or(|from| admits(&self.sources, from.ip())) => {
-                    self.passed += 1;
-                }
-                Ok(_) => rejected.add(Reason::Source),
-                Err(_) => break,
-            }
-        }
-        if let Some(drops) = open::drops(&self.beside) {
-            self.passed += u64::from(drops.wrapping_sub(self.overflowed));
-            self.overflowed = drops;
         }
     }
 }
@@ -441,6 +395,7 @@ impl Receiver for Xdp {
         if let Some(place) = self.legs.get_mut(usize::from(leg)) {
             *place = Some(joined);
         }
+        self.caps.stamps = self.source();
         let prefix = |note: String| if leg == 0 { note } else { format!("leg {leg}: {note}") };
         self.caps.notes.extend(notes.into_iter().map(prefix));
         Ok(())
@@ -466,6 +421,11 @@ impl Receiver for Xdp {
                 ));
             }
         }
+        for port in &self.ports {
+            if let Some(stamps) = port.stamps() {
+                stamps.tell(port.name(), "the poll", remarks);
+            }
+        }
         let passed: u64 = self.legs.iter().flatten().map(|leg| leg.passed).sum();
         if passed > 0 {
             remarks.push(format!(
@@ -482,7 +442,9 @@ impl Receiver for Xdp {
         events.append(&mut self.events);
     }
     fn now(&self) -> Option<Tai> {
-        self.clock()
+        let now = self.clock()?;
+        let of_cards = self.ports.iter().map(|port| port.stamps().map_or(now, |stamps| stamps.now(now)));
+        Some(of_cards.min().unwrap_or(now))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an AF_XDP receiver is told.
 
 use crate::error::{Error, Kind, Result};
+use crate::rx::socket::Stamping;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct Options {
     pub hold: Duration,
     /// As of [`crate::rx::socket::Options::utc_offset_s`].
     pub utc_offset_s: i32,
+    /// Whose time stamps are wanted: the card's are taken by the filter, in the driver only.
+    pub stamps: Stamping,
     /// The only mode that will do; without one the best that works.
     pub mode: Option<Mode>,
     /// The only queue that is served; without one all of them.
@@ -42,6 +45,9 @@ pub struct Options {
     pub busy_poll: Option<BusyPoll>,
     /// Unix socket of a [`super::helper`] that has the rights for it.
     pub helper: Option<PathBuf>,
+    /// The kernel's clock stands in for the card's.
+    #[cfg(test)]
+    pub(super) stand_in: bool,
 }
 
 impl Default for Options {
@@ -52,12 +58,15 @@ impl Default for Options {
             packets: 0,
             hold: Duration::from_millis(200),
             utc_offset_s: 37,
+            stamps: Stamping::Auto,
             mode: None,
             queue: None,
             steer: false,
             vlan: None,
             busy_poll: None,
             helper: None,
+            #[cfg(test)]
+            stand_in: false,
         }
     }
 }
@@ -89,8 +98,8 @@ impl Options {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             self.change_one(name, value).ok_or_else(|| {
                 Error::new(Kind::Usage, format!("`{word}` is nothing that AF_XDP can be told")).cure(
-                    "choose among mode=zero-copy|native|generic, queue=N, steer, vlan=N, hold=TIME, busy-poll=TIME, \
-                     helper=PATH; times as 500us, 20ms or 1s",
+                    "choose among mode=zero-copy|native|generic, stamps=auto|software|hardware, queue=N, steer, vlan=N, \
+                     hold=TIME, busy-poll=TIME, helper=PATH; times as 500us, 20ms or 1s",
                 )
             })?;
         }
@@ -102,6 +111,9 @@ impl Options {
             ("mode", "zero-copy") => self.mode = Some(Mode::ZeroCopy),
             ("mode", "native") => self.mode = Some(Mode::Native),
             ("mode", "generic") => self.mode = Some(Mode::Generic),
+            ("stamps", "auto") => self.stamps = Stamping::Auto,
+            ("stamps", "software") => self.stamps = Stamping::Software,
+            ("stamps", "hardware") => self.stamps = Stamping::Hardware,
             ("queue", value) => self.queue = Some(value.parse().ok()?),
             ("steer", "") => self.steer = true,
             ("vlan", value) => self.vlan = Some(value.parse().ok().filter(|vlan| (1..4095).contains(vlan))?),
@@ -136,9 +148,12 @@ mod tests {
     #[test]
     fn words_change_what_they_name() {
         let mut options = Options::default();
-        options.change("mode=generic, queue=3,steer,vlan=100,hold=20ms,busy-poll=30us,helper=/run/x").unwrap();
+        options
+            .change("mode=generic, stamps=software,queue=3,steer,vlan=100,hold=20ms,busy-poll=30us,helper=/run/x")
+            .unwrap();
         let wanted = Options {
             mode: Some(Mode::Generic),
+            stamps: Stamping::Software,
             queue: Some(3),
             steer: true,
             vlan: Some(100),
@@ -151,8 +166,14 @@ mod tests {
         options.change("").unwrap();
         options.change("mode=zero-copy").unwrap();
         assert_eq!(options.mode, Some(Mode::ZeroCopy));
+        options.change("stamps=hardware").unwrap();
+        assert_eq!(options.stamps, Stamping::Hardware);
+        options.change("stamps=auto").unwrap();
+        assert_eq!(options.stamps, Stamping::Auto);
         for wrong in [
             "mode=fast",
+            "stamps=raw",
+            "stamps",
             "queue=-1",
             "vlan=0",
             "vlan=4095",

@@ -2,16 +2,17 @@
 #![allow(unsafe_code)]
 
 use super::device::{self, Attached, Device};
-use super::filter::{Filter, Lock, RIGHTS, words};
+use super::filter::{Filter, Lock, RIGHTS, Wish, words};
 use super::helper::Connection;
 use super::program::{MAX_QUEUES, Queues, Wanted};
 use super::socket::{self, Queue, Statistics};
-use super::steer::{self, Card, Flow, Rule, Which, Wish};
+use super::stamps;
+use super::steer::{self, Card, Flow, Rule, Which};
 use super::umem::Frames;
 use super::{Mode, Options};
 use crate::error::{Error, Kind, Result};
-use crate::rx::socket::MAX_LEGS;
-use crate::unix::netlink;
+use crate::rx::card::Stamps;
+use crate::rx::socket::{MAX_LEGS, tai_offset};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ pub struct Port {
     /// Frames that are kept for queues which are not served yet.
     reserved: u32,
     keeper: Keeper,
+    /// Of the card, where its stamps are taken.
+    stamps: Option<Stamps>,
     /// The interface is there no more.
     pub gone: bool,
 }
@@ -56,29 +59,27 @@ impl Port {
         let device = device::query(index).map_err(|e| {
             Error::new(Kind::Unavailable, format!("interface number {index} does not answer")).because(e)
         })?;
-        // A stamp is got by a program that is bound to the device and calls the driver for each packet; the one here is neither.
-        notes.extend(netlink::features(index).and_then(|f| f.stamps).map(|offered| match offered {
-            true => "the driver offers time stamps of the card to programs; they are not taken here".to_owned(),
-            false => "the driver offers no time stamps of the card".to_owned(),
-        }));
         let count = device.queues().min(MAX_QUEUES);
         if let Some(queue) = options.queue.filter(|queue| *queue >= count) {
             return Err(Error::new(Kind::Usage, format!("{} has no queue {queue}", device.name))
                 .cure(format!("choose one from 0 to {}", count - 1)));
         }
-        let (keeper, attached) = match &options.helper {
+        let (keeper, attached, chosen) = match &options.helper {
             Some(path) => {
-                let (connection, attached) = Connection::open(path, &device.name, options.mode, notes)?;
-                (Keeper::Helper(connection), attached)
+                let (connection, attached, chosen) = Connection::open(path, &device.name, options, notes)?;
+                (Keeper::Helper(connection), attached, chosen)
             }
             None => {
+                let wish = wish_for(options);
                 let lock = Lock::take()?;
-                let filter = Filter::open(index, attached_for(options.mode), &lock, notes)?;
-                let attached = filter.attached;
-                (Keeper::Own(filter), attached)
+                let filter = Filter::open(index, &wish, &lock, notes)?;
+                let (attached, chosen) = (filter.attached, stamps::choose(&filter.stamps, &device.name, &wish)?);
+                (Keeper::Own(filter), attached, chosen)
             }
         };
-        Ok(Port { index, device, count, attached, queues: Vec::new(), reserved: 0, keeper, gone: false })
+        notes.push(chosen.note());
+        let stamps = chosen.takes().map(|each| Stamps::new(tai_offset(options.utc_offset_s), each));
+        Ok(Port { index, device, count, attached, queues: Vec::new(), reserved: 0, keeper, stamps, gone: false })
     }
 
     /// Takes the queues by which a flow may come, as far as they are not served yet: the one that a rule of the card leads
@@ -108,7 +109,7 @@ impl Port {
             Ok(card) if count > 1 => card,
             _ => return take(options.queue.map_or(Which::All, Which::One), notes).map(|_| None),
         };
-        let wish = Wish { name: &name, count, queue: options.queue, steer: options.steer };
+        let wish = steer::Wish { name: &name, count, queue: options.queue, steer: options.steer };
         steer::serve(card, Flow::new(wanted), &wish, notes, &mut take)
     }
 
@@ -250,11 +251,15 @@ impl Port {
     pub fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
-    /// The same from one of them on, which `turn` says; then those before.
-    pub fn queues_from(&mut self, turn: usize) -> (&mut [Queue], &mut [Queue]) {
+    /// The same from one of them on, which `turn` says; then those before. And the card's stamps, where they are taken.
+    pub fn queues_from(&mut self, turn: usize) -> ([&mut [Queue]; 2], Option<&mut Stamps>) {
         let first = turn.checked_rem(self.queues.len()).unwrap_or(0);
         let (last, first) = self.queues.split_at_mut(first);
-        (first, last)
+        ([first, last], self.stamps.as_mut())
+    }
+    /// The card's stamps, where they are taken.
+    pub const fn stamps(&self) -> Option<&Stamps> {
+        self.stamps.as_ref()
     }
     /// The interface's name, each queue and what it has counted.
     pub fn statistics(&self) -> impl Iterator<Item = (&str, &Queue, Statistics)> {
@@ -306,6 +311,16 @@ impl Port {
 /// The queues as bits.
 pub fn bits(queues: impl Iterator<Item = u32>) -> Queues {
     queues.filter(|queue| *queue < MAX_QUEUES).fold(0, |bits, queue| bits | 1 << queue)
+}
+
+/// What options want of a filter.
+const fn wish_for(options: &Options) -> Wish {
+    Wish {
+        attached: attached_for(options.mode),
+        stamps: options.stamps,
+        #[cfg(test)]
+        stand_in: options.stand_in,
+    }
 }
 
 /// Where the filter has to run for a mode.
@@ -375,13 +390,9 @@ fn not_changed(name: &str, e: io::Error) -> Error {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/veth/mod.rs"]
-mod veth;
-
-#[cfg(test)]
 mod tests {
     use super::super::helper::Helper;
-    use super::veth::{self, Net, inside};
+    use super::super::veth::{self, Net, inside};
     use super::*;
     use std::net::{IpAddr, SocketAddr, UdpSocket};
     use std::path::PathBuf;

@@ -6,10 +6,15 @@
 //! queues = flows[destination, source, port, VLAN]
 //!       or flows[destination, any,    port, VLAN]                       else pass
 //! queue that it came by is one of `queues`                              else pass
+//! the card's stamp into 16 octets before the packet                     the second form only
 //! redirect to sockets[queue]; pass when there is none (its owner has died)
 //! ```
 //!
 //! IPv6 extension headers are passed on: who sends ST 2110 has no use for them.
+//!
+//! The second form calls the driver for the stamp of a packet (`bpf_xdp_metadata_rx_timestamp`, Linux 6.3). Such a program is
+//! bound to one device and runs in the driver only, so it is chosen where that is had. Packets that go on to the kernel are
+//! left as they are: octets before a packet would keep the kernel from merging them (GRO).
 #![allow(unsafe_code)]
 
 use super::abi::{Plain, XDP_PASS};
@@ -95,10 +100,46 @@ impl Wanted {
     }
 }
 
-/// `XDP_PASS`, `bpf_map_lookup_elem`, `bpf_redirect_map`.
+/// `XDP_PASS`, `bpf_map_lookup_elem`, `bpf_redirect_map`, `bpf_xdp_adjust_meta`, `bpf_ktime_get_tai_ns`.
 const PASS: i32 = XDP_PASS;
 const MAP_LOOKUP: i32 = 1;
 const REDIRECT_MAP: i32 = 51;
+const ADJUST_META: i32 = 54;
+#[cfg(test)]
+const TAI_NOW: i32 = 208;
+
+/// The driver's function that gives a packet's stamp.
+pub const CALL: &str = "bpf_xdp_metadata_rx_timestamp";
+
+/// Who stamps packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamp {
+    /// The card: number of [`CALL`] in the kernel's BTF.
+    Card(u32),
+    /// The kernel's TAI clock when the program runs, where a test has no card. The way of the stamp is the same.
+    #[cfg(test)]
+    StandIn,
+}
+
+/// Octets before a packet: [`MARK`] as 8 octets, then the stamp in nanoseconds of the card's clock, 0 where it gave none; both
+/// in the processor's order.
+pub const METADATA: usize = 16;
+/// Says that the octets before a packet are of the filter.
+pub const MARK: u64 = 0x6764_5453;
+
+/// The stamp of the packet that begins at `start`, in nanoseconds of the card's clock; 0 without one.
+///
+/// What a frame's former packet left cannot be taken for it: the filter writes it for each packet or, where the driver has no
+/// room for it, for none, and new memory is zero.
+#[inline]
+pub fn stamp_before(memory: &[u8], start: usize) -> u64 {
+    let octets = start.checked_sub(METADATA).and_then(|at| memory.get(at..)?.first_chunk::<METADATA>());
+    let word = |o: &[u8; METADATA], at: usize| o.get(at..)?.first_chunk().map(|w| u64::from_ne_bytes(*w));
+    match octets {
+        Some(octets) if word(octets, 0) == Some(MARK) => word(octets, 8).unwrap_or(0),
+        _ => 0,
+    }
+}
 
 /// Registers: results and arguments, the rest are kept over calls. `FP` is the end of the stack.
 const R0: u8 = 0;
@@ -113,7 +154,8 @@ const END: u8 = 8;
 const AT: u8 = 9;
 const FP: u8 = 10;
 
-/// Where the key lies on the stack.
+/// Where the stamp and the key lie on the stack.
+const STAMP: i16 = -48;
 const KEY: i16 = -40;
 const SOURCE: i16 = KEY + 16;
 const PORT: i16 = KEY + 32;
@@ -136,6 +178,8 @@ enum Label {
     V6,
     Udp,
     Found,
+    Stamped,
+    Send,
     Pass,
 }
 
@@ -192,6 +236,10 @@ impl Code {
     fn call(&mut self, function: i32) {
         self.push(0x85, 0, 0, 0, function);
     }
+    /// A function of the kernel, by its number in BTF (`BPF_PSEUDO_KFUNC_CALL`).
+    fn call_kernel(&mut self, function: u32) {
+        self.push(0x85, 0, 2, 0, function as i32);
+    }
     fn exit(&mut self) {
         self.push(0x95, 0, 0, 0, 0);
     }
@@ -215,12 +263,22 @@ impl Code {
     fn if_below(&mut self, register: u8, value: i32, to: Label) {
         self.jump_if(0xa5, register, value, to);
     }
+    /// The result of a call, of which 32 bits count.
+    fn if_result(&mut self, value: i32, to: Label) {
+        self.jump_if(0x16, R0, value, to);
+    }
+    fn unless_result(&mut self, value: i32, to: Label) {
+        self.jump_if(0x56, R0, value, to);
+    }
     /// Passes packets that end before `octets` behind `from`.
     fn need(&mut self, from: u8, octets: i32) {
         self.copy(R2, from);
         self.add(R2, octets);
-        self.jumps.push((self.insns.len(), Label::Pass));
-        self.push(0x2d, R2, END, 0, 0);
+        self.jump_if_above(R2, END, Label::Pass);
+    }
+    fn jump_if_above(&mut self, one: u8, other: u8, to: Label) {
+        self.jumps.push((self.insns.len(), to));
+        self.push(0x2d, one, other, 0, 0);
     }
     fn label(&mut self, label: Label) {
         self.labels.push((label, self.insns.len()));
@@ -241,7 +299,7 @@ const fn wire(value: u16) -> i32 {
 }
 
 /// The program, with the descriptors of its two maps: [`Key`] to [`Queues`], and queue to socket.
-pub fn assemble(flows: i32, sockets: i32) -> Vec<u64> {
+pub fn assemble(flows: i32, sockets: i32, stamp: Option<Stamp>) -> Vec<u64> {
     use Size::{Byte, Double, Half, Word};
     let mut c = Code::default();
     c.copy(CONTEXT, R1);
@@ -333,6 +391,12 @@ pub fn assemble(flows: i32, sockets: i32) -> Vec<u64> {
     c.shift_right_register(R3, R2);
     c.and(R3, 1);
     c.if_equal(R3, 0, Label::Pass);
+    if let Some(stamp) = stamp {
+        // Nothing of the packet is looked at any more; the queue is kept over the calls.
+        c.copy(DATA, R2);
+        write_stamp(&mut c, stamp);
+        c.copy(R2, DATA);
+    }
     c.map(R1, sockets);
     // What becomes of a packet whose queue has no socket.
     c.set(R3, PASS);
@@ -343,6 +407,44 @@ pub fn assemble(flows: i32, sockets: i32) -> Vec<u64> {
     c.set(R0, PASS);
     c.exit();
     c.finish()
+}
+
+/// Writes [`METADATA`] octets before the packet.
+fn write_stamp(c: &mut Code, stamp: Stamp) {
+    use Size::{Double, Word};
+    c.store_value(Double, FP, STAMP, 0);
+    match stamp {
+        Stamp::Card(function) => {
+            c.copy(R1, CONTEXT);
+            c.copy(R2, FP);
+            c.add(R2, STAMP.into());
+            c.call_kernel(function);
+            c.if_result(0, Label::Stamped);
+            // The card has none for this packet (ENODATA), or for any (EOPNOTSUPP).
+            c.store_value(Double, FP, STAMP, 0);
+        }
+        #[cfg(test)]
+        Stamp::StandIn => {
+            c.call(TAI_NOW);
+            c.store(Double, FP, STAMP, R0);
+        }
+    }
+    c.label(Label::Stamped);
+    // After the call: some drivers keep the card's words where this makes room.
+    c.copy(R1, CONTEXT);
+    c.set(R2, -(METADATA as i32));
+    c.call(ADJUST_META);
+    c.unless_result(0, Label::Send);
+    // struct xdp_md: data_meta, data.
+    c.load(Word, R2, CONTEXT, 8);
+    c.load(Word, R3, CONTEXT, 0);
+    c.copy(R4, R2);
+    c.add(R4, METADATA as i32);
+    c.jump_if_above(R4, R3, Label::Send);
+    c.store_value(Double, R2, 0, MARK as i32);
+    c.load(Double, R5, FP, STAMP);
+    c.store(Double, R2, 8, R5);
+    c.label(Label::Send);
 }
 
 #[cfg(test)]
@@ -376,15 +478,80 @@ mod tests {
 
     #[test]
     fn every_jump_leads_forward_into_the_program() {
-        let code = assemble(3, 4);
-        for (at, insn) in code.iter().enumerate() {
-            let class = (insn & 7) as u8;
-            let operation = (insn & 0xf0) as u8;
-            if class == 5 && operation != 0x80 && operation != 0x90 {
-                let offset = (insn >> 16) as u16 as i16;
-                assert!(offset >= 0 && at + 1 + (offset as usize) < code.len(), "instruction {at}: {offset}");
+        for code in [None, Some(Stamp::Card(77)), Some(Stamp::StandIn)].map(|stamp| assemble(3, 4, stamp)) {
+            for (at, insn) in code.iter().enumerate() {
+                let class = (insn & 7) as u8;
+                let operation = (insn & 0xf0) as u8;
+                if matches!(class, 5 | 6) && operation != 0x80 && operation != 0x90 {
+                    let offset = (insn >> 16) as u16 as i16;
+                    assert!(offset >= 0 && at + 1 + (offset as usize) < code.len(), "instruction {at}: {offset}");
+                }
             }
         }
+    }
+
+    /// Octets by hand from the kernel's documentation of instructions (RFC 9669): the end of the second form.
+    #[test]
+    fn the_stamp_is_asked_for_and_written_before_the_packet() {
+        let octets: Vec<[u8; 8]> =
+            assemble(3, 4, Some(Stamp::Card(0x0001_2345))).iter().map(|i| i.to_le_bytes()).collect();
+        let wanted: [[u8; 8]; 28] = [
+            // r7 = r2; *(u64 *)(r10 - 48) = 0; r1 = r6; r2 = r10; r2 += -48; call of function 0x12345 by BTF
+            [0xbf, 0x27, 0, 0, 0, 0, 0, 0],
+            [0x7a, 0x0a, 0xd0, 0xff, 0, 0, 0, 0],
+            [0xbf, 0x61, 0, 0, 0, 0, 0, 0],
+            [0xbf, 0xa2, 0, 0, 0, 0, 0, 0],
+            [0x07, 0x02, 0, 0, 0xd0, 0xff, 0xff, 0xff],
+            [0x85, 0x20, 0, 0, 0x45, 0x23, 0x01, 0],
+            // if w0 == 0 goto +1; *(u64 *)(r10 - 48) = 0
+            [0x16, 0x00, 1, 0, 0, 0, 0, 0],
+            [0x7a, 0x0a, 0xd0, 0xff, 0, 0, 0, 0],
+            // r1 = r6; r2 = -16; call 54; if w0 != 0 goto +8
+            [0xbf, 0x61, 0, 0, 0, 0, 0, 0],
+            [0xb7, 0x02, 0, 0, 0xf0, 0xff, 0xff, 0xff],
+            [0x85, 0x00, 0, 0, 54, 0, 0, 0],
+            [0x56, 0x00, 8, 0, 0, 0, 0, 0],
+            // r2 = data_meta; r3 = data; r4 = r2; r4 += 16; if r4 > r3 goto +3
+            [0x61, 0x62, 8, 0, 0, 0, 0, 0],
+            [0x61, 0x63, 0, 0, 0, 0, 0, 0],
+            [0xbf, 0x24, 0, 0, 0, 0, 0, 0],
+            [0x07, 0x04, 0, 0, 16, 0, 0, 0],
+            [0x2d, 0x34, 3, 0, 0, 0, 0, 0],
+            // *(u64 *)r2 = mark; r5 = *(u64 *)(r10 - 48); *(u64 *)(r2 + 8) = r5
+            [0x7a, 0x02, 0, 0, 0x53, 0x54, 0x64, 0x67],
+            [0x79, 0xa5, 0xd0, 0xff, 0, 0, 0, 0],
+            [0x7b, 0x52, 8, 0, 0, 0, 0, 0],
+            // r2 = r7; r1 = map 4; r3 = 2; call 51; exit
+            [0xbf, 0x72, 0, 0, 0, 0, 0, 0],
+            [0x18, 0x11, 0, 0, 4, 0, 0, 0],
+            [0; 8],
+            [0xb7, 0x03, 0, 0, 2, 0, 0, 0],
+            [0x85, 0x00, 0, 0, 51, 0, 0, 0],
+            [0x95, 0, 0, 0, 0, 0, 0, 0],
+            // pass: r0 = 2; exit
+            [0xb7, 0x00, 0, 0, 2, 0, 0, 0],
+            [0x95, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(octets[octets.len() - wanted.len()..], wanted);
+        let plain = assemble(3, 4, None);
+        assert_eq!(octets.len(), plain.len() + 21, "and nothing else");
+    }
+
+    #[test]
+    fn stamps_are_read_before_the_packet_and_nowhere_else() {
+        let mut memory = vec![0u8; 64];
+        assert_eq!(stamp_before(&memory, 32), 0, "new memory");
+        memory[16..24].copy_from_slice(&0x6764_5453u64.to_ne_bytes());
+        memory[24..32].copy_from_slice(&1_700_000_000_123_456_789u64.to_ne_bytes());
+        assert_eq!(stamp_before(&memory, 32), 1_700_000_000_123_456_789);
+        for elsewhere in [0, 15, 16, 31, 33, 64, 65, usize::MAX] {
+            assert_eq!(stamp_before(&memory, elsewhere), 0, "{elsewhere}");
+        }
+        memory[16] ^= 1;
+        assert_eq!(stamp_before(&memory, 32), 0, "another mark");
+        // The kernel takes no more than 32 octets, in steps of 4 (xdp_metalen_invalid).
+        assert!(METADATA <= 32 && METADATA.is_multiple_of(4));
+        assert!(METADATA as u32 <= super::super::umem::HEADROOM);
     }
 
     #[test]
