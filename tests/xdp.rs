@@ -616,6 +616,50 @@ fn as_nobody<T: Send>(net: &Net, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Runs `work` as somebody who has these capabilities and no other: CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, and CAP_IPC_LOCK
+/// for the memory.
+fn with_few_rights<T: Send>(net: &Net, work: impl FnOnce() -> T + Send) -> T {
+    inside(&net.rx, || {
+        let user = nobody(2);
+        // struct __user_cap_header_struct (version 3, this thread); effective, permitted, inheritable, of 32 bits each.
+        let header = [0x2008_0522u32, 0];
+        let (low, high) = (1u32 << 12 | 1 << 13 | 1 << 14, 1u32 << (39 - 32));
+        let rights = [low, low, 0, high, high, 0];
+        // SAFETY: numbers and readable memory; the call itself changes this thread only.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
+            assert_eq!(libc::syscall(libc::SYS_capset, header.as_ptr(), rights.as_ptr()), 0);
+        }
+        work()
+    })
+}
+
+#[test]
+fn the_rights_that_are_asked_for_are_enough_for_both_forms_of_the_filter() {
+    let Some(net) = Net::new(1, 1500) else { return };
+    let sender = net.sender(ONE);
+    for (words, name) in [
+        ("mode=native,stamps=software", "gdmedia_xdp1"),
+        ("mode=generic", "gdmedia_xdp1"),
+        ("mode=native", "gdmedia_xdp1ts"),
+    ] {
+        let mut options = options();
+        options.change(words).unwrap();
+        let mut rx = with_few_rights(&net, || {
+            let mut rx = Xdp::open(options).unwrap();
+            rx.join(0, &leg(GROUP, PORT)).unwrap();
+            rx
+        });
+        let there = inside(&net.rx, || running("rx0")).unwrap().unwrap();
+        if name == "gdmedia_xdp1" || knows_stamps() {
+            assert_eq!(there.name.as_deref(), Some(name), "{words} {:?}", rx.caps().notes);
+        }
+        sender.send_to(&[3; 100], (GROUP, PORT)).unwrap();
+        assert_eq!(marks(&mut rx, 1), [3], "{words}");
+    }
+}
+
 #[test]
 fn without_rights_a_helper_hands_over_the_sockets() {
     let Some(net) = Net::new(1, 1500) else { return };

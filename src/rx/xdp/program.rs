@@ -207,9 +207,6 @@ impl Code {
     fn add(&mut self, to: u8, value: i32) {
         self.push(0x07, to, 0, 0, value);
     }
-    fn add_register(&mut self, to: u8, from: u8) {
-        self.push(0x0f, to, from, 0, 0);
-    }
     fn and(&mut self, to: u8, value: i32) {
         self.push(0x57, to, 0, 0, value);
     }
@@ -351,7 +348,12 @@ pub fn assemble(flows: i32, sockets: i32, stamp: Option<Stamp>) -> Vec<u64> {
     c.and(R4, 0x0f);
     c.shift_left(R4, 2);
     c.if_below(R4, 20, Label::Pass);
-    c.add_register(AT, R4);
+    c.add(AT, 20);
+    // Options word by word: adding a register to a packet's address needs CAP_PERFMON besides CAP_BPF.
+    for longer in (24..=60).step_by(4) {
+        c.if_below(R4, longer, Label::Udp);
+        c.add(AT, 4);
+    }
     c.jump(Label::Udp);
 
     c.label(Label::V6);
