@@ -1,0 +1,602 @@
+//! The node: its documents with their versions, and the requests that change its receivers.
+
+use crate::connection::{Connection, Side, Times};
+use crate::error::{Error, Refusal};
+use crate::patch::{self, Patch, When};
+use crate::receivers::{Receiver, Receivers, Saved};
+use crate::resources::{self, Kind};
+use crate::settings::Settings;
+use crate::time::{Clock, Tai};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use uuid::Uuid;
+
+/// An NMOS node with one device and the receivers of a program. Clones are the same node.
+///
+/// [`crate::http::router`] serves it, [`crate::registration::Registration`] registers it.
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+struct Inner {
+    receivers: Arc<dyn Receivers>,
+    clock: Clock,
+    state: Mutex<State>,
+    changes: Mutex<u64>,
+    changed: Condvar,
+}
+
+/// Lock order: the state, then one entry.
+struct State {
+    settings: Settings,
+    node: Document,
+    device: Document,
+    entries: Vec<Arc<Entry>>,
+    last: Tai,
+    counters: Counters,
+}
+
+/// A document of IS-04 and since when it is so.
+#[derive(Clone)]
+struct Document {
+    version: Tai,
+    body: Value,
+}
+
+struct Entry {
+    id: Uuid,
+    name: String,
+    /// Who has it may change the connection: PATCHes come one after another, also while they wait for the receiver.
+    turn: tokio::sync::Mutex<()>,
+    /// Taken for moments only, so what reads never waits for an activation.
+    held: Mutex<Held>,
+    gone: AtomicBool,
+}
+
+struct Held {
+    receiver: Receiver,
+    connection: Connection,
+    document: Document,
+    caps: Map<String, Value>,
+    caps_version: Tai,
+    timer: Option<AbortHandle>,
+}
+
+/// A resource as a registry gets it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// What it is.
+    pub kind: Kind,
+    /// Its id.
+    pub id: Uuid,
+    /// Since when it is so.
+    pub version: Tai,
+    /// The document.
+    pub body: Value,
+}
+
+/// How often the resources have changed, for `ver_*` of mDNS (IS-04, "Discovery: Peer-to-Peer Operation").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// `/self`.
+    pub node: u8,
+    /// `/devices`.
+    pub devices: u8,
+    /// `/receivers`.
+    pub receivers: u8,
+}
+
+impl Node {
+    /// A node as it starts: nothing is active. [`Node::resume`] brings back what was.
+    ///
+    /// # Errors
+    /// Settings that no controller could use, receivers of the same name, or legs on interfaces that are not listed.
+    pub fn new(settings: Settings, receivers: Arc<dyn Receivers>, clock: Clock) -> Result<Node, Error> {
+        settings.check()?;
+        let nothing = Document { version: Tai(0), body: Value::Null };
+        let state = State {
+            settings,
+            node: nothing.clone(),
+            device: nothing,
+            entries: vec![],
+            last: Tai(0),
+            counters: Counters::default(),
+        };
+        let (changes, changed) = (Mutex::new(0), Condvar::new());
+        let node = Node(Arc::new(Inner { receivers, clock, state: Mutex::new(state), changes, changed }));
+        node.refresh()?;
+        lock(&node.0.state).counters = Counters::default();
+        Ok(node)
+    }
+
+    /// Asks the program for its receivers again: some may have come, gone or changed. Those that stay keep their
+    /// connections, unless the number of their legs is another.
+    ///
+    /// # Errors
+    /// As [`Node::new`]; nothing has changed then.
+    pub fn refresh(&self) -> Result<(), Error> {
+        let list = self.0.receivers.list();
+        let mut state = lock(&self.0.state);
+        check(&list, &state.settings)?;
+        self.rebuild(&mut state, Some(list));
+        drop(state);
+        self.notify();
+        Ok(())
+    }
+
+    /// Changes what the node says of itself, such as its clocks or its label. The seed stays.
+    ///
+    /// # Errors
+    /// As [`Node::new`]; nothing has changed then.
+    pub fn update(&self, change: impl FnOnce(&mut Settings)) -> Result<(), Error> {
+        let mut state = lock(&self.0.state);
+        let mut settings = state.settings.clone();
+        change(&mut settings);
+        settings.seed.clone_from(&state.settings.seed);
+        settings.check()?;
+        let list: Vec<Receiver> = state.entries.iter().map(|entry| lock(&entry.held).receiver.clone()).collect();
+        check(&list, &settings)?;
+        state.settings = settings;
+        self.rebuild(&mut state, None);
+        drop(state);
+        self.notify();
+        Ok(())
+    }
+
+    /// Stages and activates what the receivers did at the last run, by their names. Waits until that is done. Returns the
+    /// receivers that refused, with their reasons; these stay off, with their parameters staged.
+    pub fn resume(&self, saved: &BTreeMap<String, Saved>) -> Vec<(String, String)> {
+        let entries = lock(&self.0.state).entries.clone();
+        let mut failed = vec![];
+        for entry in entries {
+            let Some(saved) = saved.get(&entry.name) else { continue };
+            let activation = {
+                let mut held = lock(&entry.held);
+                if !held.connection.restore(saved) {
+                    failed.push((entry.name.clone(), "it had another number of legs".to_owned()));
+                    continue;
+                }
+                held.connection.resolve(held.connection.staged())
+            };
+            // What was off is off already.
+            let done = activation.and_then(|activation| {
+                if activation.master_enable {
+                    self.0.receivers.activate(&entry.name, &activation)?;
+                }
+                Ok(activation)
+            });
+            match done {
+                Ok(activation) => {
+                    lock(&entry.held).connection.activated(activation, Some(When::Immediate), (self.0.clock)());
+                    self.publish(&entry, true);
+                }
+                Err(why) => failed.push((entry.name.clone(), why)),
+            }
+        }
+        failed
+    }
+
+    /// Receiver `name` does this since now, and no controller asked for it: it was set another way, or cannot go on
+    /// (IS-05, "Behaviour", "Connection Status"). A mere loss of packets is no reason for this.
+    ///
+    /// # Errors
+    /// There is no such receiver, it has another number of legs, or a leg that receives has no address.
+    pub fn configured(&self, name: &str, saved: &Saved) -> Result<(), String> {
+        let entry = lock(&self.0.state).entries.iter().find(|entry| entry.name == name).cloned();
+        let entry = entry.ok_or_else(|| format!("there is no receiver {name}"))?;
+        {
+            let mut held = lock(&entry.held);
+            let mut connection = held.connection.clone();
+            if !connection.restore(saved) {
+                return Err(format!("receiver {name} has another number of legs"));
+            }
+            let activation = connection.resolve(connection.staged())?;
+            connection.activated(activation, None, (self.0.clock)());
+            held.connection = connection;
+        }
+        self.publish(&entry, true);
+        Ok(())
+    }
+
+    /// What the node says of itself.
+    pub fn settings(&self) -> Settings {
+        lock(&self.0.state).settings.clone()
+    }
+    /// The node, its device, its receivers, in the order in which they are registered.
+    pub fn resources(&self) -> Vec<Resource> {
+        let state = lock(&self.0.state);
+        let settings = &state.settings;
+        let first = resource(Kind::Node, settings.node_id(), &state.node);
+        let second = resource(Kind::Device, settings.device_id(), &state.device);
+        let rest = state.entries.iter().map(|entry| resource(Kind::Receiver, entry.id, &lock(&entry.held).document));
+        [first, second].into_iter().chain(rest).collect()
+    }
+    /// How often they have changed.
+    pub fn counters(&self) -> Counters {
+        lock(&self.0.state).counters
+    }
+    /// Goes up with every change, for [`Node::wait`].
+    pub fn changes(&self) -> u64 {
+        *lock(&self.0.changes)
+    }
+    /// Waits until [`Node::changes`] is no longer `seen`, or for `timeout`; says how it is then.
+    pub fn wait(&self, seen: u64, timeout: Duration) -> u64 {
+        let changes = lock(&self.0.changes);
+        let waited = self.0.changed.wait_timeout_while(changes, timeout, |changes| *changes == seen);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+    /// Wakes whoever is in [`Node::wait`].
+    pub(crate) fn notify(&self) {
+        let mut changes = lock(&self.0.changes);
+        *changes = changes.wrapping_add(1);
+        self.0.changed.notify_all();
+    }
+
+    /// The ids of the receivers, in their order.
+    pub(crate) fn receiver_ids(&self) -> Vec<Uuid> {
+        lock(&self.0.state).entries.iter().map(|entry| entry.id).collect()
+    }
+    /// Looks at a receiver's connection.
+    pub(crate) fn connection<T>(&self, id: Uuid, look: impl FnOnce(&Connection) -> T) -> Option<T> {
+        let entry = self.entry(id)?;
+        let held = lock(&entry.held);
+        Some(look(&held.connection))
+    }
+
+    /// A PATCH of `/staged`. Returns the status and the document. Runs to its end also where nobody waits for it.
+    ///
+    /// # Errors
+    /// As IS-05 has them: 400, 404, 423, 500.
+    pub async fn patch(&self, id: Uuid, body: Value) -> Result<(u16, Value), Refusal> {
+        // A task of its own: a controller that hangs up must not leave half an activation.
+        let node = self.clone();
+        let task = tokio::spawn(async move { node.patch_in_turn(id, &body).await });
+        task.await.unwrap_or_else(|_| Err(Refusal::new(500, "the node has a fault; its log says more")))
+    }
+
+    async fn patch_in_turn(&self, id: Uuid, body: &Value) -> Result<(u16, Value), Refusal> {
+        let missing = || Refusal::new(404, format!("there is no receiver {id}"));
+        let entry = self.entry(id).ok_or_else(missing)?;
+        let patch = Patch::read(body)?;
+        let _turn = entry.turn.lock().await;
+        if entry.gone.load(Ordering::Acquire) {
+            return Err(missing());
+        }
+        let (staged, news) = {
+            let held = lock(&entry.held);
+            let staged = held.connection.merge(&patch)?;
+            let when = patch.activation.flatten();
+            let news =
+                (staged != *held.connection.staged() || when.is_some()).then(|| held.connection.preview(&staged));
+            (staged, news)
+        };
+        if let Some(activation) = news {
+            let (receivers, name) = (self.0.receivers.clone(), entry.name.clone());
+            let valid = tokio::task::spawn_blocking(move || receivers.validate(&name, &activation)).await;
+            valid.map_err(|_| fault())?.map_err(Refusal::bad)?;
+        }
+        {
+            let mut held = lock(&entry.held);
+            if let Some(timer) = held.timer.take() {
+                timer.abort();
+            }
+            held.connection.stage(staged);
+        }
+        match patch.activation.flatten() {
+            None => Ok((200, lock(&entry.held).connection.staged_document())),
+            Some(When::Immediate) => {
+                let at = self.activate(&entry, When::Immediate).await?;
+                let times = Times { when: Some(When::Immediate), at: Some(at) };
+                Ok((200, lock(&entry.held).connection.answer(times)))
+            }
+            Some(when) => Ok((202, self.schedule(&entry, when))),
+        }
+    }
+
+    /// A bulk request: each entry as if it had come alone, those of different receivers side by side. Returns the list of
+    /// results.
+    ///
+    /// # Errors
+    /// The request as a whole is wrong (400).
+    pub async fn bulk(&self, body: Value, senders: bool) -> Result<Value, Refusal> {
+        let entries = patch::bulk(&body)?;
+        let mut order: Vec<(String, Vec<(usize, Value)>)> = vec![];
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (at, (id, params)) in entries.iter().cloned().enumerate() {
+            let place = *places.entry(id.clone()).or_insert_with(|| {
+                order.push((id, vec![]));
+                order.len() - 1
+            });
+            if let Some((_, list)) = order.get_mut(place) {
+                list.push((at, params));
+            }
+        }
+        let tasks: Vec<_> = order
+            .into_iter()
+            .map(|(id, list)| {
+                let node = self.clone();
+                tokio::spawn(async move {
+                    let mut results = vec![];
+                    for (at, params) in list {
+                        results.push((at, node.one_of_bulk(&id, params, senders).await));
+                    }
+                    results
+                })
+            })
+            .collect();
+        let mut results = vec![Value::Null; entries.len()];
+        for task in tasks {
+            for (at, result) in task.await.map_err(|_| fault())? {
+                if let Some(slot) = results.get_mut(at) {
+                    *slot = result;
+                }
+            }
+        }
+        Ok(results.into())
+    }
+
+    async fn one_of_bulk(&self, id: &str, params: Value, senders: bool) -> Value {
+        let result = match Uuid::parse_str(id) {
+            Ok(uuid) if !senders => self.patch(uuid, params).await,
+            _ => Err(Refusal::new(404, format!("there is no {} {id}", if senders { "sender" } else { "receiver" }))),
+        };
+        match result {
+            Ok((code, _)) => json!({ "id": id, "code": code }),
+            Err(refusal) => json!({ "id": id, "code": refusal.code, "error": refusal.error, "debug": null }),
+        }
+    }
+
+    /// Activates what is staged; the caller has the turn.
+    async fn activate(&self, entry: &Arc<Entry>, when: When) -> Result<Tai, Refusal> {
+        let resolved = {
+            let held = lock(&entry.held);
+            held.connection.resolve(held.connection.staged())
+        };
+        let done = match resolved {
+            Err(why) => Err(why),
+            Ok(activation) => {
+                let (receivers, name) = (self.0.receivers.clone(), entry.name.clone());
+                let task =
+                    tokio::task::spawn_blocking(move || receivers.activate(&name, &activation).map(|()| activation));
+                task.await.unwrap_or_else(|_| Err("the receiver has a fault; its log says more".into()))
+            }
+        };
+        let now = (self.0.clock)();
+        let saved = {
+            let mut held = lock(&entry.held);
+            held.timer = None;
+            match done {
+                Ok(activation) => held.connection.activated(activation, Some(when), now),
+                Err(why) => {
+                    held.connection.unlock();
+                    return Err(Refusal::new(500, why));
+                }
+            }
+            held.connection.saved()
+        };
+        self.publish(entry, true);
+        let (receivers, name) = (self.0.receivers.clone(), entry.name.clone());
+        let _ = tokio::task::spawn_blocking(move || receivers.activated(&name, &saved)).await;
+        Ok(now)
+    }
+
+    /// Schedules what is staged; the caller has the turn. Returns the document.
+    fn schedule(&self, entry: &Arc<Entry>, when: When) -> Value {
+        let now = (self.0.clock)();
+        let at = match when {
+            When::Absolute(at) => at.max(now),
+            When::Relative(after) => Tai(now.0.saturating_add(after.0)),
+            When::Immediate => now,
+        };
+        let mut held = lock(&entry.held);
+        let serial = held.connection.schedule(when, at);
+        let (node, entry) = (self.clone(), entry.clone());
+        let timer = tokio::spawn(async move {
+            node.sleep(&entry, when, at).await;
+            let _turn = entry.turn.lock().await;
+            let meant = lock(&entry.held).connection.scheduled().is_some_and(|(s, _)| s == serial);
+            if !meant || entry.gone.load(Ordering::Acquire) {
+                return;
+            }
+            if let Err(refusal) = node.activate(&entry, when).await {
+                tracing::warn!(receiver = entry.name, "the scheduled activation failed: {}", refusal.error);
+            }
+        });
+        held.timer = Some(timer.abort_handle());
+        held.connection.staged_document()
+    }
+
+    /// Until it is time, or the receiver is gone. A length of time is not touched by a clock that is set.
+    async fn sleep(&self, entry: &Entry, when: When, at: Tai) {
+        const SLICE: Duration = Duration::from_secs(1);
+        let start = tokio::time::Instant::now();
+        while !entry.gone.load(Ordering::Acquire) {
+            let left = match when {
+                When::Relative(after) => Duration::from_nanos(after.0).saturating_sub(start.elapsed()),
+                _ => Duration::from_nanos(at.0.saturating_sub((self.0.clock)().0)),
+            };
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(SLICE)).await;
+        }
+    }
+
+    fn entry(&self, id: Uuid) -> Option<Arc<Entry>> {
+        lock(&self.0.state).entries.iter().find(|entry| entry.id == id).cloned()
+    }
+
+    /// The receiver's document anew; its version goes up where it has changed, or by `force`.
+    fn publish(&self, entry: &Entry, force: bool) {
+        let mut state = lock(&self.0.state);
+        let version = state.next((self.0.clock)());
+        if document(&state.settings, &mut lock(&entry.held), version, force) {
+            state.counters.receivers = state.counters.receivers.wrapping_add(1);
+        }
+        drop(state);
+        self.notify();
+    }
+
+    /// All documents anew, with the receivers of `list`, or those that are there.
+    fn rebuild(&self, state: &mut State, list: Option<Vec<Receiver>>) {
+        let version = state.next((self.0.clock)());
+        let mut counters = state.counters;
+        let mut changed = false;
+        if let Some(list) = list {
+            let mut old: HashMap<String, Arc<Entry>> =
+                state.entries.drain(..).map(|entry| (entry.name.clone(), entry)).collect();
+            state.entries = list
+                .into_iter()
+                .map(|receiver| {
+                    let kept = old.remove(&receiver.name).filter(|entry| {
+                        let same = lock(&entry.held).receiver.legs.len() == receiver.legs.len();
+                        entry.gone.store(!same, Ordering::Release);
+                        same
+                    });
+                    match kept {
+                        Some(entry) => {
+                            lock(&entry.held).receiver = receiver;
+                            entry
+                        }
+                        None => Arc::new(Entry::new(&state.settings, receiver)),
+                    }
+                })
+                .collect();
+            for entry in old.into_values() {
+                entry.gone.store(true, Ordering::Release);
+                changed = true;
+            }
+        }
+        for entry in &state.entries {
+            let mut held = lock(&entry.held);
+            let side = side(&state.settings, &held.receiver);
+            held.connection.set_side(side);
+            changed |= document(&state.settings, &mut held, version, false);
+        }
+        let ids: Vec<Uuid> = state.entries.iter().map(|entry| entry.id).collect();
+        counters.receivers = counters.receivers.wrapping_add(changed.into());
+        counters.devices =
+            counters.devices.wrapping_add(state.device.put(resources::device(&state.settings, &ids), version).into());
+        counters.node = counters.node.wrapping_add(state.node.put(resources::node(&state.settings), version).into());
+        state.counters = counters;
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("settings", &self.settings()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// A version later than every other, whatever the clock does.
+    fn next(&mut self, now: Tai) -> Tai {
+        self.last = now.max(Tai(self.last.0.saturating_add(1)));
+        self.last
+    }
+}
+
+impl Document {
+    /// Says whether it is another one.
+    fn put(&mut self, body: Value, version: Tai) -> bool {
+        let other = self.body != body;
+        if other {
+            *self = Document { version, body };
+        }
+        other
+    }
+}
+
+impl Entry {
+    fn new(settings: &Settings, receiver: Receiver) -> Entry {
+        let held = Held {
+            connection: Connection::new(side(settings, &receiver)),
+            document: Document { version: Tai(0), body: Value::Null },
+            caps: Map::new(),
+            caps_version: Tai(0),
+            timer: None,
+            receiver,
+        };
+        let (id, name) = (settings.receiver_id(&held.receiver.name), held.receiver.name.clone());
+        Entry { id, name, turn: tokio::sync::Mutex::new(()), held: Mutex::new(held), gone: AtomicBool::new(false) }
+    }
+}
+
+/// Puts the document of a receiver in its place; says whether it is another one.
+fn document(settings: &Settings, held: &mut Held, version: Tai, force: bool) -> bool {
+    let caps = held.receiver.caps.json();
+    if held.caps != caps || held.caps_version == Tai(0) {
+        held.caps_version = version;
+        held.caps = caps;
+    }
+    let mut body = resources::receiver(settings, &held.receiver, &held.connection);
+    if held.caps.contains_key("constraint_sets")
+        && let Some(caps) = body.get_mut("caps").and_then(Value::as_object_mut)
+    {
+        caps.insert("version".into(), held.caps_version.to_string().into());
+    }
+    let other = held.document.put(body, version);
+    if force {
+        held.document.version = version;
+    }
+    other || force
+}
+
+fn resource(kind: Kind, id: Uuid, document: &Document) -> Resource {
+    let mut body = document.body.clone();
+    if let Some(map) = body.as_object_mut() {
+        map.insert("version".into(), document.version.to_string().into());
+    }
+    Resource { kind, id, version: document.version, body }
+}
+
+fn side(settings: &Settings, receiver: &Receiver) -> Side {
+    let addresses = |name: &String| {
+        let interface = settings.interfaces.iter().find(|interface| interface.name == *name);
+        interface.map(|interface| interface.addresses.clone()).unwrap_or_default()
+    };
+    Side {
+        format: receiver.format,
+        media_types: receiver.caps.media_types.clone(),
+        addresses: receiver.legs.iter().map(addresses).collect(),
+    }
+}
+
+fn check(list: &[Receiver], settings: &Settings) -> Result<(), Error> {
+    let (mut names, mut groups) = (HashSet::new(), HashSet::new());
+    for receiver in list {
+        let name = &receiver.name;
+        if !names.insert(name) {
+            return Err(Error::new(format!("two receivers are called {name}"), "give each a name of its own"));
+        }
+        if let Some(group) = &receiver.group
+            && !groups.insert(group)
+        {
+            let what = format!("two receivers are the {} of group {}", group.1, group.0);
+            return Err(Error::new(what, "give each a role of its own in the group (BCP-002-01)"));
+        }
+        if !(1..=2).contains(&receiver.legs.len()) {
+            let what = format!("receiver {name} has {} legs", receiver.legs.len());
+            return Err(Error::new(what, "give it one leg, or two for ST 2022-7"));
+        }
+        for leg in &receiver.legs {
+            if !settings.interfaces.iter().any(|interface| interface.name == *leg) {
+                let what = format!("receiver {name} is bound to {leg}, and the node lists no such interface");
+                return Err(Error::new(what, "list the interface, or bind the receiver to another"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fault() -> Refusal {
+    Refusal::new(500, "the receiver has a fault; its log says more")
+}
+
+/// What a thread that panicked has left is whole: every change is made in one step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
