@@ -130,7 +130,8 @@ fn is_id(text: &str) -> bool {
 
 fn activation(value: &Value) -> Result<Option<When>, Refusal> {
     let map = object(value, "activation")?;
-    if let Some(key) = map.keys().find(|key| !matches!(key.as_str(), "mode" | "requested_time")) {
+    // The time of activation is not a controller's to say; those that send back what they have read do, and mean nothing.
+    if let Some(key) = map.keys().find(|key| !matches!(key.as_str(), "mode" | "requested_time" | "activation_time")) {
         return Err(unknown(key, "activation"));
     }
     let time = match map.get("requested_time") {
@@ -314,7 +315,7 @@ mod tests {
             (json!({ "activation": { "requested_time": "1:1" } }), "no mode"),
             (json!({ "activation": { "mode": "activate_scheduled_relative", "requested_time": 5 } }), "string"),
             (json!({ "activation": { "mode": "activate_scheduled_relative", "requested_time": "5" } }), "<seconds>"),
-            (json!({ "activation": { "mode": null, "activation_time": "1:1" } }), "activation_time"),
+            (json!({ "activation": { "mode": null, "time": "1:1" } }), "`time`"),
             (json!({ "transport_file": {} }), "type"),
             (json!({ "transport_file": { "type": "application/sdp" } }), "no data"),
             (json!({ "transport_file": { "data": "v=0" } }), "application/sdp"),

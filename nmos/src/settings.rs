@@ -249,9 +249,10 @@ mod tests {
     fn ids_are_of_the_seed_and_the_name() {
         let a = settings();
         let b = Settings { seed: "machine-2".into(), label: a.label.clone(), ..settings() };
-        // Known, so that a change of how they are made is seen: controllers have routed by these.
-        assert_eq!(a.node_id(), settings().node_id());
-        assert_eq!(a.node_id().get_version_num(), 5);
+        // By another's UUIDv5, and never to change: controllers have routed by these.
+        assert_eq!(a.node_id().to_string(), "23049ae8-bb00-5f99-a1ca-a866971ec0d4");
+        assert_eq!(a.device_id().to_string(), "5732318f-b570-56b0-bab9-d14cf52431a7");
+        assert_eq!(a.receiver_id("one").to_string(), "9a4f039d-9706-5f8f-85bc-4e3d8e7aee70");
         assert_ne!(a.node_id(), b.node_id());
         assert_ne!(a.node_id(), a.device_id());
         assert_ne!(a.receiver_id("one"), a.receiver_id("two"));

@@ -3,6 +3,9 @@
 use super::machine::Outcome;
 use std::time::Duration;
 
+/// Longest answer that is read: the resource comes back.
+const MAX_ANSWER: u64 = 4 << 20;
+
 /// A request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpRequest {
@@ -71,13 +74,16 @@ impl Http for Plain {
         };
         let code = response.status().as_u16();
         let location = response.headers().get("location").and_then(|v| v.to_str().ok()).map(str::to_owned);
-        // Read, so that the connection can be used again, but not without end.
-        let body = response.body_mut().with_config().limit(64 << 10).read_to_vec();
         if (300..400).contains(&code) {
             return Outcome::Failed(format!("it redirects ({code}), which no registry may for such a request"));
         }
+        // To its end, though nothing is needed of it: what breaks off is no answer.
+        let body = match response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec() {
+            Ok(body) => body,
+            Err(error) => return Outcome::Failed(format!("its answer breaks off: {error}")),
+        };
         if code >= 400
-            && let Some(why) = body.ok().and_then(|body| said(&body))
+            && let Some(why) = said(&body)
         {
             tracing::debug!(url = request.url, code, "the registry says: {why}");
         }

@@ -105,6 +105,8 @@ pub struct Machine {
     known: Vec<Item>,
     /// What it has refused; the same is not sent again.
     refused: HashMap<Uuid, Tai>,
+    /// Registries that have got the node, and whether what they have is from before everything was registered elsewhere.
+    visited: HashMap<String, bool>,
     asked: Option<What>,
     stopping: bool,
     /// Since when there is neither a registry nor a contact.
@@ -133,6 +135,9 @@ struct Contact {
     evicted: bool,
 }
 
+/// No facility has as many registries.
+const MOST_VISITED: usize = 64;
+
 /// Whether what an earlier run of this node has left at the registry is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clear {
@@ -153,6 +158,7 @@ impl Machine {
             contact: None,
             known: vec![],
             refused: HashMap::new(),
+            visited: HashMap::new(),
             asked: None,
             stopping: false,
             alone: None,
@@ -246,8 +252,8 @@ impl Machine {
         let Some(what) = self.asked.take() else { return };
         match outcome {
             Outcome::Failed(_) => self.fail(now),
-            // Those that say themselves that they pass.
-            Outcome::Status(408 | 429 | 500.., _) => self.fail(now),
+            // No answer of a registry, and those that say themselves that they pass.
+            Outcome::Status(..200 | 300..400 | 408 | 429 | 500.., _) => self.fail(now),
             Outcome::Status(code, location) => match what {
                 What::Heartbeat(_) => self.heartbeat(now, *code, location.as_deref()),
                 What::Post(item) => self.posted(now, item, *code, location.as_deref()),
@@ -262,11 +268,16 @@ impl Machine {
                 if let Some(contact) = &mut self.contact {
                     contact.alive = now;
                     contact.verify = false;
+                    // No other of one cluster: it has resources that may be no more.
+                    if self.visited.get(&contact.url) == Some(&true) {
+                        contact.clear = Clear::Needed;
+                    }
                 }
             }
             404 => {
                 self.known.clear();
                 self.refused.clear();
+                self.visited.values_mut().for_each(|old| *old = true);
                 if let Some(contact) = &mut self.contact {
                     contact.verify = false;
                 }
@@ -292,6 +303,10 @@ impl Machine {
                 if let (Some(contact), Kind::Node) = (&mut self.contact, item.kind) {
                     contact.alive = now;
                     contact.clear = Clear::Done;
+                    if self.visited.len() >= MOST_VISITED {
+                        self.visited.clear();
+                    }
+                    self.visited.insert(contact.url.clone(), false);
                 }
             }
             409 => self.conflict(now, location),

@@ -71,10 +71,10 @@ impl Discovery for Mdns {
     fn registries(&mut self) -> Vec<Advert> {
         while let Ok(event) = self.events.try_recv() {
             match event {
-                ServiceEvent::ServiceResolved(service) => {
-                    if self.found.len() < MAX_REGISTRIES || self.found.contains_key(&service.fullname) {
-                        self.found.insert(service.fullname.clone(), advert(&service));
-                    }
+                ServiceEvent::ServiceResolved(service)
+                    if self.found.len() < MAX_REGISTRIES || self.found.contains_key(&service.fullname) =>
+                {
+                    self.found.insert(service.fullname.clone(), advert(&service));
                 }
                 ServiceEvent::ServiceRemoved(_, name) => {
                     self.found.remove(&name);

@@ -1,0 +1,538 @@
+//! The registration client against a registry over TCP that fails in every way that IS-04 names, and in some more.
+
+mod support;
+
+use gdmedia_nmos::registration::client::{Http, Plain};
+use gdmedia_nmos::registration::machine::Timing;
+use gdmedia_nmos::registration::mdns::{Discovery, NodeAdvert};
+use gdmedia_nmos::registration::select::Advert;
+use gdmedia_nmos::registration::{Find, Registration};
+use gdmedia_nmos::{Node, system_clock};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::schema::check;
+use support::{Fake, LONG, settings, three, until};
+
+/// How the registry answers.
+#[derive(Clone, Debug)]
+enum Mood {
+    /// As the specification has it.
+    Well,
+    /// With this status, whatever is asked.
+    Code(u16),
+    /// With these octets.
+    Raw(&'static [u8]),
+    /// Not at all; the connection stays open.
+    Silent,
+    /// It closes the connection.
+    Dead,
+    /// An octet at a time.
+    Slow,
+    /// Posts only: 409 with this location, until the node is deleted under that version.
+    Conflict(&'static str),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Heard {
+    method: String,
+    path: String,
+    headers: BTreeMap<String, String>,
+    body: String,
+}
+
+struct Registry {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    mood: Mood,
+    has: BTreeMap<String, Value>,
+    heard: Vec<Heard>,
+    open: bool,
+}
+
+impl Registry {
+    fn new(mood: Mood) -> Registry {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new(State { mood, has: BTreeMap::new(), heard: vec![], open: true }));
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if !shared.lock().unwrap().open {
+                    return;
+                }
+                let shared = shared.clone();
+                std::thread::spawn(move || while serve(&stream, &shared).is_some() {});
+            }
+        });
+        Registry { address, state }
+    }
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+    fn mood(&self, mood: Mood) {
+        self.state.lock().unwrap().mood = mood;
+    }
+    fn forget(&self) {
+        self.state.lock().unwrap().has.clear();
+    }
+    fn has(&self) -> BTreeMap<String, Value> {
+        self.state.lock().unwrap().has.clone()
+    }
+    fn heard(&self) -> Vec<Heard> {
+        self.state.lock().unwrap().heard.clone()
+    }
+    /// Lines such as `POST node`, `DELETE /resource/nodes/…`, `POST /health/…`.
+    fn lines(&self) -> Vec<String> {
+        let line = |heard: &Heard| {
+            let path = heard.path.strip_prefix("/x-nmos/registration/v1.3").unwrap_or(&heard.path);
+            match serde_json::from_str::<Value>(&heard.body) {
+                Ok(body) => format!("{} {}", heard.method, body["type"].as_str().unwrap()),
+                Err(_) => format!("{} {path}", heard.method),
+            }
+        };
+        self.heard().iter().map(line).collect()
+    }
+    fn heartbeats(&self) -> usize {
+        self.lines().iter().filter(|line| line.starts_with("POST /health/nodes/")).count()
+    }
+    fn advert(&self, priority: &str) -> Advert {
+        let txt = [("api_proto", "http"), ("api_ver", "v1.2,v1.3"), ("api_auth", "false"), ("pri", priority)];
+        let txt = txt.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Advert { addresses: vec![self.address.ip()], port: self.address.port(), txt }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.state.lock().unwrap().open = false;
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// One request and its answer; `None` where the connection is over.
+fn serve(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((key, value)) = line.trim_end().split_once(':') else { break };
+        headers.insert(key.to_lowercase(), value.trim().to_owned());
+    }
+    let length = headers.get("content-length").and_then(|v| v.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let heard = Heard { method, path, headers, body: String::from_utf8(body).unwrap() };
+    let mut state = state.lock().unwrap();
+    state.heard.push(heard.clone());
+    let mut out = stream;
+    let mood = state.mood.clone();
+    let (code, head, body) = match mood {
+        Mood::Well => state.answer(&heard),
+        Mood::Conflict(location) => {
+            let version = location.split('/').nth(3).unwrap_or_default();
+            if heard.method == "DELETE" && heard.path.contains(version) {
+                state.mood = Mood::Well;
+                (204, String::new(), String::new())
+            } else {
+                (409, format!("Location: {location}\r\n"), json!({ "code": 409, "error": "other version" }).to_string())
+            }
+        }
+        Mood::Code(code) => {
+            let location = if (300..400).contains(&code) { "Location: http://127.0.0.1:1/elsewhere\r\n" } else { "" };
+            let body = if code == 204 {
+                String::new()
+            } else {
+                json!({ "code": code, "error": "as told", "debug": null }).to_string()
+            };
+            (code, location.to_owned(), body)
+        }
+        Mood::Raw(octets) => {
+            let _ = out.write_all(octets);
+            return None;
+        }
+        Mood::Dead => return None,
+        Mood::Silent => {
+            drop(state);
+            // Until the client gives up.
+            let _ = reader.read(&mut [0]);
+            return None;
+        }
+        Mood::Slow => {
+            drop(state);
+            for octet in b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".iter().chain(&[b' '; 100_000]) {
+                out.write_all(&[*octet]).ok()?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            return None;
+        }
+    };
+    let length = if code == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    write!(out, "HTTP/1.1 {code} X\r\n{head}{length}Content-Type: application/json\r\n\r\n{body}").ok()
+}
+
+impl State {
+    fn answer(&mut self, heard: &Heard) -> (u16, String, String) {
+        let path = heard.path.strip_prefix("/x-nmos/registration/v1.3").unwrap_or_default();
+        let (code, body) = match (heard.method.as_str(), path.split('/').collect::<Vec<_>>().as_slice()) {
+            ("POST", ["", "resource"]) => {
+                let body: Value = serde_json::from_str(&heard.body).unwrap();
+                let (kind, data) = (body["type"].as_str().unwrap(), &body["data"]);
+                let id = data["id"].as_str().unwrap();
+                let parent = match kind {
+                    "node" => None,
+                    "device" => Some(format!("nodes/{}", data["node_id"].as_str().unwrap())),
+                    _ => Some(format!("devices/{}", data["device_id"].as_str().unwrap())),
+                };
+                if parent.is_some_and(|parent| !self.has.contains_key(&parent)) {
+                    (400, json!({ "code": 400, "error": "no parent", "debug": null }))
+                } else if self.has.insert(format!("{kind}s/{id}"), data.clone()).is_some() {
+                    (200, data.clone())
+                } else {
+                    (201, data.clone())
+                }
+            }
+            ("DELETE", ["", "resource", kind, id]) => {
+                let there = self.has.remove(&format!("{kind}/{id}")).is_some();
+                if *kind == "nodes" {
+                    self.has.clear();
+                }
+                if there { (204, Value::Null) } else { (404, json!({ "code": 404, "error": "no", "debug": null })) }
+            }
+            ("POST", ["", "health", "nodes", id]) if self.has.contains_key(&format!("nodes/{id}")) => {
+                (200, json!({ "health": "1441974485" }))
+            }
+            _ => (404, json!({ "code": 404, "error": "not here", "debug": null })),
+        };
+        (code, String::new(), if code == 204 { String::new() } else { body.to_string() })
+    }
+}
+
+fn node() -> (Node, Arc<Fake>) {
+    let fake = Fake::new(three());
+    (Node::new(settings(80), fake.clone(), system_clock(37)).unwrap(), fake)
+}
+
+/// Quick enough that a test sees several of each.
+const QUICK: Timing = Timing {
+    heartbeat: Duration::from_millis(100),
+    first_retry: Duration::from_millis(20),
+    last_retry: Duration::from_millis(100),
+    patience: Duration::from_millis(200),
+};
+/// With heartbeats that are seen, and time enough for each.
+const STEADY: Timing = Timing { heartbeat: Duration::from_secs(2), ..QUICK };
+/// So that a machine that stands still for a moment is no registry that does not answer.
+const CALM: Timing = Timing { heartbeat: Duration::from_secs(20), ..QUICK };
+
+fn named(node: &Node, registries: &[&Registry], timing: Timing) -> Registration {
+    let urls = registries.iter().map(|registry| registry.url()).collect();
+    Registration::start(node.clone(), Find::Named(urls), Box::new(Plain::new()), timing).unwrap()
+}
+
+fn registered(registration: &Registration, registry: &Registry) {
+    until("it is registered", || {
+        let status = registration.status();
+        status.registered && status.registry == Some(registry.url())
+    });
+}
+
+#[test]
+fn everything_in_order_as_the_node_has_it() {
+    let registry = Registry::new(Mood::Well);
+    let (node, fake) = node();
+    let registration = named(&node, &[&registry], CALM);
+    registered(&registration, &registry);
+    assert_eq!(registry.lines()[..5], ["POST node", "POST device", "POST receiver", "POST receiver", "POST receiver"]);
+    for heard in registry.heard() {
+        assert_eq!(heard.path, "/x-nmos/registration/v1.3/resource");
+        assert_eq!(heard.headers["content-type"], "application/json");
+        assert_eq!(heard.headers["content-length"], heard.body.len().to_string());
+        assert_eq!(heard.headers["accept"], "*/*");
+        assert!(!heard.headers.contains_key("transfer-encoding"));
+        check("is-04/v1.3/registrationapi-resource-post-request.json", &serde_json::from_str(&heard.body).unwrap());
+    }
+    let same = |registry: &Registry| {
+        let has = registry.has();
+        let wanted: BTreeMap<String, Value> =
+            node.resources().into_iter().map(|r| (format!("{}/{}", r.kind.plural(), r.id), r.body)).collect();
+        has == wanted
+    };
+    assert!(same(&registry));
+
+    // A change is there at once, though the next heartbeat is far.
+    node.update(|settings| settings.label = "another".into()).unwrap();
+    until("the change is there", || same(&registry));
+    fake.list.lock().unwrap().remove(1);
+    node.refresh().unwrap();
+    until("what is gone is gone", || same(&registry));
+
+    let before = registry.lines().len();
+    assert!(registration.stop(LONG));
+    let last = &registry.lines()[before..];
+    let kinds: Vec<&str> = last.iter().map(|line| line.split('/').nth(2).unwrap()).collect();
+    assert_eq!(kinds, ["receivers", "receivers", "devices", "nodes"], "{last:?}");
+    assert!(registry.has().is_empty());
+}
+
+#[test]
+fn an_activation_reaches_the_registry() {
+    let registry = Registry::new(Mood::Well);
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], CALM);
+    registered(&registration, &registry);
+    let id = node.settings().receiver_id("audio");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let body = json!({ "master_enable": true, "activation": { "mode": "activate_immediate" } });
+    assert_eq!(runtime.block_on(node.patch(id, body)).unwrap().0, 200);
+    until("the registry knows", || registry.has()[&format!("receivers/{id}")]["subscription"]["active"] == true);
+}
+
+#[test]
+fn heartbeats_have_no_body() {
+    let registry = Registry::new(Mood::Well);
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], QUICK);
+    until("heartbeats come", || registry.heartbeats() >= 3);
+    let path = format!("/x-nmos/registration/v1.3/health/nodes/{}", node.settings().node_id());
+    let beats: Vec<Heard> = registry.heard().into_iter().filter(|h| h.path.contains("health")).collect();
+    for beat in beats {
+        assert_eq!((beat.method.as_str(), beat.path.as_str(), beat.body.as_str()), ("POST", path.as_str(), ""));
+        assert_eq!(beat.headers["content-length"], "0");
+        assert!(!beat.headers.contains_key("content-type"));
+    }
+    drop(registration);
+    assert!(registry.has().is_empty(), "dropping it unregisters");
+}
+
+#[test]
+fn what_an_earlier_run_left_is_cleared() {
+    let registry = Registry::new(Mood::Well);
+    let (node, _fake) = node();
+    let stale = format!("receivers/{}", uuid::Uuid::from_u128(9));
+    {
+        let mut state = registry.state.lock().unwrap();
+        state.has.insert(format!("nodes/{}", node.settings().node_id()), json!({ "label": "old" }));
+        state.has.insert(stale.clone(), json!({}));
+    }
+    let registration = named(&node, &[&registry], CALM);
+    registered(&registration, &registry);
+    assert!(!registry.has().contains_key(&stale));
+    assert_eq!(
+        registry.lines()[..3],
+        [
+            "POST node".to_owned(),
+            format!("DELETE /resource/nodes/{}", node.settings().node_id()),
+            "POST node".to_owned()
+        ]
+    );
+}
+
+#[test]
+fn a_registry_that_forgot_is_told_again() {
+    let registry = Registry::new(Mood::Well);
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], QUICK);
+    registered(&registration, &registry);
+    registry.forget();
+    until("everything is there again", || registry.has().len() == 5);
+    registered(&registration, &registry);
+}
+
+#[test]
+fn every_failure_moves_on_and_the_next_one_is_asked_first() {
+    let failures = [
+        Mood::Code(500),
+        Mood::Code(503),
+        Mood::Code(301),
+        Mood::Code(307),
+        Mood::Dead,
+        Mood::Silent,
+        Mood::Slow,
+        Mood::Raw(b"garbage\r\n\r\n"),
+        Mood::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab"),
+        Mood::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
+        Mood::Raw(b"HTTP/1.1 9999 OK\r\n\r\n"),
+        Mood::Raw(b"\x16\x03\x01\x02\x00"),
+        Mood::Raw(&[b'a'; 100_000]),
+    ];
+    let one = |failure: &Mood| {
+        let (first, second) = (Registry::new(Mood::Well), Registry::new(Mood::Well));
+        let (node, _fake) = node();
+        let registration = named(&node, &[&first, &second], STEADY);
+        registered(&registration, &first);
+        // A cluster: what one has, the other has.
+        second.state.lock().unwrap().has = first.has();
+        first.mood(failure.clone());
+        registered(&registration, &second);
+        let lines = second.lines();
+        assert!(lines[0].starts_with("POST /health/"), "{failure:?}: {lines:?}");
+        assert!(!lines.contains(&"POST node".to_owned()), "{failure:?}: {lines:?}");
+    };
+    std::thread::scope(|scope| failures.iter().for_each(|failure| drop(scope.spawn(|| one(failure)))));
+}
+
+#[test]
+fn a_body_that_breaks_off_is_no_answer() {
+    // As an answer to the first POST: nothing is believed to be registered.
+    let registry = Registry::new(Mood::Raw(b"HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{"));
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], CALM);
+    until("it is said", || registration.status().trouble.is_some());
+    assert!(!registration.status().registered);
+    registry.mood(Mood::Well);
+    registered(&registration, &registry);
+    assert_eq!(registry.has().len(), 5);
+}
+
+#[test]
+fn nobody_there_at_first() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let registry = Registry::new(Mood::Code(503));
+    let (node, _fake) = node();
+    let urls = vec![closed, registry.url()];
+    let registration = Registration::start(node, Find::Named(urls), Box::new(Plain::new()), CALM).unwrap();
+    until("both were tried, more than once", || registry.lines().len() >= 3);
+    assert!(registration.status().trouble.unwrap().contains("POST of the node"));
+    registry.mood(Mood::Well);
+    registered(&registration, &registry);
+    assert_eq!(registration.status().trouble, None);
+}
+
+#[test]
+fn what_is_refused_is_not_repeated() {
+    let registry = Registry::new(Mood::Code(400));
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], QUICK);
+    until("it was refused", || registration.status().trouble.is_some());
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(registry.lines(), ["POST node"]);
+    registry.mood(Mood::Well);
+    node.update(|settings| settings.label = "corrected".into()).unwrap();
+    registered(&registration, &registry);
+}
+
+#[test]
+fn a_conflict_is_resolved() {
+    let registry = Registry::new(Mood::Conflict("/x-nmos/registration/v1.2/resource/nodes/x"));
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], CALM);
+    registered(&registration, &registry);
+    let id = node.settings().node_id();
+    assert_eq!(registry.lines()[1], format!("DELETE /x-nmos/registration/v1.2/resource/nodes/{id}"));
+    assert_eq!(registry.has().len(), 5);
+}
+
+#[test]
+fn it_ends_soon_though_its_registry_does_not_answer() {
+    let registry = Registry::new(Mood::Well);
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], CALM);
+    registered(&registration, &registry);
+    registry.mood(Mood::Silent);
+    assert!(registration.stop(LONG), "the thread has ended");
+    assert_eq!(registry.lines().iter().filter(|line| line.starts_with("DELETE")).count(), 1, "one try");
+}
+
+#[test]
+fn a_url_that_is_none_is_refused_at_once() {
+    let (node, _fake) = node();
+    for url in ["registry", "https://registry:443", "http://"] {
+        let find = Find::Named(vec![url.to_owned()]);
+        let error = Registration::start(node.clone(), find, Box::new(Plain::new()), QUICK).unwrap_err();
+        assert!(error.to_string().contains(url), "{error}");
+    }
+    assert_eq!(Plain::new().protocols(), ["http"]);
+}
+
+/// What a network announces.
+#[derive(Clone, Default)]
+struct Network(Arc<Mutex<(Vec<Advert>, Option<NodeAdvert>)>>);
+
+impl Discovery for Network {
+    fn registries(&mut self) -> Vec<Advert> {
+        self.0.lock().unwrap().0.clone()
+    }
+    fn announce(&mut self, advert: &NodeAdvert) {
+        self.0.lock().unwrap().1 = Some(advert.clone());
+    }
+    fn withdraw(&mut self) {
+        self.0.lock().unwrap().1 = None;
+    }
+}
+
+#[test]
+fn the_best_of_those_that_are_announced() {
+    let (good, worse, wrong) = (Registry::new(Mood::Well), Registry::new(Mood::Well), Registry::new(Mood::Well));
+    let network = Network::default();
+    let mut other = wrong.advert("0");
+    other.txt.insert("api_ver".into(), "v1.2".into());
+    network.0.lock().unwrap().0 = vec![worse.advert("20"), other, good.advert("10")];
+    let (node, _fake) = node();
+    let find = Find::Discovered(Box::new(network.clone()));
+    let registration = Registration::start(node, find, Box::new(Plain::new()), STEADY).unwrap();
+    registered(&registration, &good);
+    assert!(worse.heard().is_empty() && wrong.heard().is_empty());
+    assert_eq!(network.0.lock().unwrap().1, None, "beside a registry the node does not announce itself");
+    good.mood(Mood::Dead);
+    registered(&registration, &worse);
+    assert!(wrong.heard().is_empty());
+}
+
+#[test]
+fn alone_it_announces_itself_with_counters() {
+    let network = Network::default();
+    let (node, fake) = node();
+    let find = Find::Discovered(Box::new(network.clone()));
+    let registration = Registration::start(node.clone(), find, Box::new(Plain::new()), QUICK).unwrap();
+    let announced = || network.0.lock().unwrap().1.clone();
+    until("it announces itself", || announced().is_some());
+    let advert = announced().unwrap();
+    let expected = [
+        ("api_auth", "false"),
+        ("api_proto", "http"),
+        ("api_ver", "v1.3"),
+        ("ver_dvc", "0"),
+        ("ver_flw", "0"),
+        ("ver_rcv", "0"),
+        ("ver_slf", "0"),
+        ("ver_snd", "0"),
+        ("ver_src", "0"),
+    ];
+    let txt: Vec<(&str, &str)> = advert.txt.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(txt, expected);
+    assert_eq!((advert.addresses.as_slice(), advert.port), (&["127.0.0.1".parse().unwrap()][..], 80));
+    assert!(registration.status().peer_to_peer);
+
+    fake.list.lock().unwrap()[0].label = "new".into();
+    node.refresh().unwrap();
+    until("the counter goes up", || announced().is_some_and(|advert| advert.txt["ver_rcv"] == "1"));
+    assert_eq!(announced().unwrap().txt["ver_slf"], "0");
+    for turn in 0..255 {
+        node.update(|settings| settings.label = format!("turn {turn}")).unwrap();
+    }
+    // 255 changes, and one more wraps.
+    until("it counts", || announced().is_some_and(|advert| advert.txt["ver_slf"] == "255"));
+    node.update(|settings| settings.label = "last".into()).unwrap();
+    until("it wraps", || announced().is_some_and(|advert| advert.txt["ver_slf"] == "0"));
+
+    let registry = Registry::new(Mood::Well);
+    network.0.lock().unwrap().0 = vec![registry.advert("0")];
+    registered(&registration, &registry);
+    until("it is withdrawn", || announced().is_none());
+    assert!(registration.stop(LONG));
+    assert_eq!(announced(), None);
+}
