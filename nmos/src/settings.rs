@@ -153,8 +153,7 @@ impl Settings {
                 let what = format!("{} is no address that a controller could reach", endpoint.url());
                 return Err(Error::new(what, "name the address of the control interface and a port"));
             }
-            let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '@' | '?' | '#' | '[' | ']');
-            if address.is_none() && (host.is_empty() || host.contains(bad) || host.contains(':')) {
+            if address.is_none() && !is_host_name(host) {
                 let what = format!("`{host}` is neither a host name nor an address");
                 return Err(Error::new(what, "write a name of DNS, an IPv4 or an IPv6 address"));
             }
@@ -163,11 +162,28 @@ impl Settings {
                 return Err(Error::new(what, "protect all of them, as they serve the same receivers"));
             }
         }
+        if let Some(name) = self.hostname.as_ref().filter(|name| !is_host_name(name)) {
+            return Err(Error::new(
+                format!("`{name}` is no host name of DNS"),
+                "leave it out, or correct the machine's name",
+            ));
+        }
         let names = self.endpoints.iter().map(|e| &e.host).chain(&self.hostname);
         for name in names {
-            if name.trim_end_matches('.').to_ascii_lowercase().ends_with(".local") {
+            if name.to_ascii_lowercase().ends_with(".local") {
                 let what = format!("the name {name} is one of mDNS, which ends at the next router");
                 return Err(Error::new(what, "use an address, or a name of DNS (IS-04, \"Use of .local Hostnames\")"));
+            }
+        }
+        for interface in &self.interfaces {
+            let neighbour = interface.neighbour.iter().flat_map(|n| [&n.chassis, &n.port]);
+            let own = match &interface.chassis {
+                Chassis::Text(text) => Some(text),
+                Chassis::Unknown | Chassis::Mac(_) => None,
+            };
+            if neighbour.chain(own).any(String::is_empty) {
+                let what = format!("a chassis or port id of {} is empty", interface.name);
+                return Err(Error::new(what, "leave out what LLDP does not say"));
             }
         }
         unique("interface", self.interfaces.iter().map(|i| i.name.as_str()))?;
@@ -210,6 +226,17 @@ impl ClockInfo {
             ClockInfo::Internal { name } | ClockInfo::Ptp { name, .. } => name,
         }
     }
+}
+
+/// RFC 1123, section 2.1: what the schemas of IS-04 take as a host name.
+fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
@@ -274,7 +301,20 @@ mod tests {
         assert!(wrong(|s| s.endpoints[0].port = 0).contains(":0"));
         assert!(wrong(|s| s.endpoints[0].host = "a/b".into()).contains("a/b"));
         assert!(wrong(|s| s.endpoints[0].host = "rx1.local".into()).contains("mDNS"));
-        assert!(wrong(|s| s.hostname = Some("RX1.LOCAL.".into())).contains("mDNS"));
+        assert!(wrong(|s| s.endpoints[0].host = "rx_1".into()).contains("rx_1"));
+        assert!(wrong(|s| s.endpoints[0].host = "[fd00::1]".into()).contains("fd00"));
+        assert!(wrong(|s| s.hostname = Some("RX1.LOCAL".into())).contains("mDNS"));
+        assert!(wrong(|s| s.hostname = Some("rx_1".into())).contains("rx_1"));
+        let chassis = |s: &mut Settings| {
+            s.interfaces = vec![Interface {
+                name: "eth0".into(),
+                mac: [0; 6],
+                chassis: Chassis::Text(String::new()),
+                neighbour: None,
+                addresses: vec![],
+            }];
+        };
+        assert!(wrong(chassis).contains("eth0"));
         assert!(wrong(|s| s.clocks.push(s.clocks[0].clone())).contains("clk0"));
         assert!(wrong(|s| s.clocks = vec![ClockInfo::Internal { name: "ptp".into() }]).contains("ptp"));
         let mixed = |s: &mut Settings| s.endpoints.push(Endpoint { authorization: true, ..s.endpoints[0].clone() });

@@ -354,7 +354,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let served = Served::new();
     let before = served.get("/x-nmos/node/v1.3/receivers");
     type Change = fn(&mut Vec<gdmedia_nmos::Receiver>);
-    let cases: [(Change, &str); 4] = [
+    let cases: [(Change, &str); 5] = [
+        (|list| list[1].caps.media_types.push("video/raw".into()), "video/raw"),
         (|list| list[1].name = "video".into(), "two receivers"),
         (|list| list[1].legs = vec!["eth9".into()], "eth9"),
         (|list| list[1].legs.clear(), "0 legs"),

@@ -5,7 +5,7 @@ mod patching;
 use crate::connection::{Connection, Side};
 use crate::error::Error;
 use crate::patch::When;
-use crate::receivers::{Receiver, Receivers, Saved};
+use crate::receivers::{Format, Receiver, Receivers, Saved};
 use crate::resources::{self, Kind};
 use crate::settings::Settings;
 use crate::time::{Clock, Tai};
@@ -405,6 +405,18 @@ fn check(list: &[Receiver], settings: &Settings) -> Result<(), Error> {
         if !(1..=2).contains(&receiver.legs.len()) {
             let what = format!("receiver {name} has {} legs", receiver.legs.len());
             return Err(Error::new(what, "give it one leg, or two for ST 2022-7"));
+        }
+        for kind in &receiver.caps.media_types {
+            let format = match receiver.format {
+                Format::Video => "video/",
+                Format::Audio => "audio/",
+                Format::Data | Format::Mux => "",
+            };
+            let slashes = kind.bytes().filter(|b| *b == b'/').count();
+            if !kind.starts_with(format) || slashes != 1 || kind.contains(char::is_whitespace) {
+                let what = format!("receiver {name} of {} cannot take `{kind}`", receiver.format.word());
+                return Err(Error::new(what, "list media types such as video/raw, audio/L24, video/smpte291"));
+            }
         }
         for leg in &receiver.legs {
             if !settings.interfaces.iter().any(|interface| interface.name == *leg) {

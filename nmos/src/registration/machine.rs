@@ -149,6 +149,14 @@ enum Clear {
 impl Machine {
     /// For the node `node`; `discovers` where registries are looked for, rather than named.
     pub fn new(node: Uuid, timing: Timing, discovers: bool) -> Machine {
+        // Shorter would be a flood.
+        let least = Duration::from_millis(10);
+        let timing = Timing {
+            heartbeat: timing.heartbeat.max(least),
+            first_retry: timing.first_retry.max(least),
+            last_retry: timing.last_retry.max(least),
+            patience: timing.patience,
+        };
         Machine {
             node,
             timing,
@@ -217,6 +225,7 @@ impl Machine {
                 Err(until) => return Next::Wait(until),
             }
         }
+        self.refused.retain(|id, _| items.iter().any(|item| item.id == *id));
         let Some(contact) = &self.contact else { return Next::Wait(None) };
         if let Some(version) = contact.evict.first() {
             let version = Some(version.clone());

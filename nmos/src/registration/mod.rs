@@ -53,7 +53,7 @@ impl Registration {
     /// Starts it.
     ///
     /// # Errors
-    /// A URL is none, or the operating system gives no thread.
+    /// There is no URL, one is none, or the operating system gives no thread.
     pub fn start(node: Node, find: Find, http: Box<dyn Http>, timing: Timing) -> Result<Registration, Error> {
         let (named, discovery) = match find {
             Find::Discovered(discovery) => (vec![], Some(discovery)),
@@ -117,6 +117,9 @@ impl std::fmt::Debug for Registration {
 }
 
 fn named(urls: &[String], protocols: &[&str]) -> Result<Vec<Registry>, Error> {
+    if urls.is_empty() {
+        return Err(Error::new("no registry is named", "give the URL of one, or let it be found"));
+    }
     let one = |(at, url): (usize, &String)| {
         let url = select::named(url, protocols).map_err(|what| Error::new(what, "give the URL of a registry"))?;
         Ok(Registry { url, priority: u32::try_from(at).unwrap_or(u32::MAX), tie: 0 })
