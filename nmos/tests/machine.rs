@@ -481,7 +481,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever registries have done: once they work, one of them has exactly what the node has, in bounded time and with a
     /// bounded number of requests; pauses are kept.
