@@ -11,6 +11,8 @@ use uuid::Uuid;
 
 const NODE: Uuid = Uuid::from_u128(1);
 
+const LONG: Duration = Duration::from_secs(3600);
+
 fn item(kind: Kind, id: u128, version: u64) -> Item {
     Item { kind, id: Uuid::from_u128(id), version: Tai(version) }
 }
@@ -248,11 +250,15 @@ fn a_node_that_is_refused_tries_the_next_and_waits_for_a_change() {
     let mut world = World::new(&["a", "b"]);
     world.expect("a POST node 1", 400);
     world.expect("b POST node 1", 403);
-    assert_eq!(world.asked(), "wait None");
-    world.after(3_600_000);
-    assert_eq!(world.asked(), "wait None");
+    assert_eq!(world.asked(), "wait Some(60000)");
+    assert!(!world.machine.refused_for_long(world.now, Tai(1)));
+    world.after(60_000);
+    assert!(world.machine.refused_for_long(world.now, Tai(1)), "a new version is worth a try");
+    assert_eq!(world.asked(), "wait None", "the same one is not");
     world.items[0].version = Tai(2);
-    world.register("a");
+    world.expect("a POST node 1", 400);
+    world.register("b");
+    assert!(!world.machine.refused_for_long(world.now + LONG, Tai(2)), "one has it");
 }
 
 #[test]

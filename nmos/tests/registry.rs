@@ -416,12 +416,25 @@ fn nobody_there_at_first() {
 fn what_is_refused_is_not_repeated() {
     let registry = Registry::new(Mood::Code(400));
     let (node, _fake) = node();
-    let registration = named(&node, &[&registry], QUICK);
+    let registration = named(&node, &[&registry], Timing { last_retry: LONG, ..QUICK });
     until("it was refused", || registration.status().trouble.is_some());
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(registry.lines(), ["POST node"]);
     registry.mood(Mood::Well);
     node.update(|settings| settings.label = "corrected".into()).unwrap();
+    registered(&registration, &registry);
+}
+
+#[test]
+fn a_node_whose_clock_was_behind_is_taken_in_the_end() {
+    let registry = Registry::new(Mood::Code(400));
+    let (node, _fake) = node();
+    let registration = named(&node, &[&registry], QUICK);
+    until("it was refused, with another version each time", || registry.heard().len() >= 3);
+    let version = |heard: &Heard| serde_json::from_str::<Value>(&heard.body).unwrap()["data"]["version"].to_string();
+    let versions: std::collections::BTreeSet<String> = registry.heard().iter().take(3).map(version).collect();
+    assert_eq!(versions.len(), 3);
+    registry.mood(Mood::Well);
     registered(&registration, &registry);
 }
 

@@ -115,7 +115,7 @@ impl Node {
     }
 
     /// Asks the program for its receivers again: some may have come, gone or changed. Those that stay keep their
-    /// connections, unless the number of their legs is another.
+    /// connections, unless the number of their legs is another: such a one is new, and off.
     ///
     /// # Errors
     /// As [`Node::new`]; nothing has changed then.
@@ -236,6 +236,13 @@ impl Node {
         let mut changes = lock(&self.0.changes);
         *changes = changes.wrapping_add(1);
         self.0.changed.notify_all();
+    }
+
+    /// A new version of the node's own document, which stays the same.
+    pub(crate) fn touch(&self) {
+        let mut state = lock(&self.0.state);
+        state.node.version = state.next((self.0.clock)());
+        state.counters.node = state.counters.node.wrapping_add(1);
     }
 
     /// The ids of the receivers, in their order.

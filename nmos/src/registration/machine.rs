@@ -118,8 +118,8 @@ pub struct Machine {
 struct Trouble {
     failures: u32,
     until: Duration,
-    /// The version of the node that it refused.
-    refused: Option<Tai>,
+    /// The version of the node that it refused, and when.
+    refused: Option<(Tai, Duration)>,
 }
 
 #[derive(Clone, Debug)]
@@ -204,6 +204,18 @@ impl Machine {
     pub fn registered(&self, items: &[Item]) -> bool {
         let there = |item: &Item| self.knows(item) || self.refused.get(&item.id) == Some(&item.version);
         self.contact.as_ref().is_some_and(|contact| !contact.verify) && items.iter().all(there)
+    }
+
+    /// Whether a registry has refused this version of the node long ago, and no other one takes it. A new version, though
+    /// of the same node, is then worth a try: a machine that started with its clock behind was refused for being older
+    /// than what its last run had left.
+    pub fn refused_for_long(&self, now: Duration, node: Tai) -> bool {
+        let long = |trouble: &Trouble| {
+            let pause = self.timing.last_retry;
+            trouble.refused.is_some_and(|(version, at)| version == node && now.saturating_sub(at) >= pause)
+        };
+        let there = |url: &str| self.registries.iter().any(|registry| registry.url == url);
+        self.contact.is_none() && self.troubles.iter().any(|(url, trouble)| there(url) && long(trouble))
     }
 
     /// What to do at `now` for a node that has `items`.
@@ -322,7 +334,7 @@ impl Machine {
             // The same request must not come again before something is corrected.
             _ if item.kind == Kind::Node => {
                 if let Some(contact) = self.contact.take() {
-                    self.troubles.entry(contact.url).or_default().refused = Some(item.version);
+                    self.troubles.entry(contact.url).or_default().refused = Some((item.version, now));
                 }
             }
             _ => {
@@ -377,13 +389,14 @@ impl Machine {
         let mut soonest: Option<Duration> = None;
         for registry in &self.registries {
             let trouble = self.troubles.get(&registry.url).copied().unwrap_or_default();
-            if trouble.refused == Some(node) {
-                continue;
+            let until = match trouble.refused {
+                Some((version, since)) if version == node => since.saturating_add(self.timing.last_retry),
+                _ if trouble.until <= now => return Ok(registry.url.clone()),
+                _ => trouble.until,
+            };
+            if until > now {
+                soonest = Some(soonest.map_or(until, |s| s.min(until)));
             }
-            if trouble.until <= now {
-                return Ok(registry.url.clone());
-            }
-            soonest = Some(soonest.map_or(trouble.until, |s| s.min(trouble.until)));
         }
         Err(soonest)
     }

@@ -155,7 +155,12 @@ impl Worker {
                 self.machine.stop();
             }
             self.discover();
-            let resources = self.node.resources();
+            let mut resources = self.node.resources();
+            let own = resources.first().map(|node| node.version).unwrap_or_default();
+            if self.machine.refused_for_long(self.start.elapsed(), own) {
+                self.node.touch();
+                resources = self.node.resources();
+            }
             let items: Vec<Item> = resources.iter().map(item).collect();
             let next = self.machine.poll(self.start.elapsed(), &items);
             self.report(&items, &next);
