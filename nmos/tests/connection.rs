@@ -328,6 +328,26 @@ fn patches_of_one_receiver_come_one_after_another_and_reads_do_not_wait() {
 }
 
 #[test]
+fn a_receiver_that_hangs_does_not_gather_patches_without_end() {
+    let served = Arc::new(Served::new());
+    served.fake.close();
+    let threads: Vec<_> = (0..40)
+        .map(|_| {
+            let served = served.clone();
+            std::thread::spawn(move || served.patch("audio", &json!({ "activation": now() })).code)
+        })
+        .collect();
+    // The first one hangs, 31 wait, and the others are sent away, which is when their threads end.
+    until("what is too much is refused", || threads.iter().filter(|thread| thread.is_finished()).count() == 8);
+    assert_eq!(served.ask("GET", &served.single("audio", "active"), None).code, 200);
+    served.fake.open();
+    let mut codes: Vec<u16> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [[200; 32].as_slice(), &[503; 8]].concat());
+    assert_eq!(served.patch("audio", &json!({})).code, 200, "there is room again");
+}
+
+#[test]
 fn who_hangs_up_leaves_no_half_activation() {
     let served = Served::new();
     served.fake.close();

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::time::{Clock, Tai};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -53,6 +53,8 @@ struct Entry {
     name: String,
     /// Who has it may change the connection: PATCHes come one after another, also while they wait for the receiver.
     turn: tokio::sync::Mutex<()>,
+    /// How many have or want it.
+    queue: AtomicUsize,
     /// Taken for moments only, so what reads never waits for an activation.
     held: Mutex<Held>,
     gone: AtomicBool,
@@ -352,7 +354,8 @@ impl Entry {
             receiver,
         };
         let (id, name) = (settings.receiver_id(&held.receiver.name), held.receiver.name.clone());
-        Entry { id, name, turn: tokio::sync::Mutex::new(()), held: Mutex::new(held), gone: AtomicBool::new(false) }
+        let (turn, queue, gone) = (tokio::sync::Mutex::new(()), AtomicUsize::new(0), AtomicBool::new(false));
+        Entry { id, name, turn, queue, held: Mutex::new(held), gone }
     }
 }
 

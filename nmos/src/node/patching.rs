@@ -8,7 +8,7 @@ use crate::time::Tai;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ impl Node {
     /// A PATCH of `/staged`. Returns the status and the document. Runs to its end also where nobody waits for it.
     ///
     /// # Errors
-    /// As IS-05 has them: 400, 404, 423, 500.
+    /// As IS-05 has them: 400, 404, 423, 500; and 503 where many wait for the receiver already.
     pub async fn patch(&self, id: Uuid, body: Value) -> Result<(u16, Value), Refusal> {
         // A task of its own: a controller that hangs up must not leave half an activation.
         let node = self.clone();
@@ -28,6 +28,7 @@ impl Node {
         let missing = || Refusal::new(404, format!("there is no receiver {id}"));
         let entry = self.entry(id).ok_or_else(missing)?;
         let patch = Patch::read(body)?;
+        let _place = Place::of(&entry.queue)?;
         let _turn = entry.turn.lock().await;
         if entry.gone.load(Ordering::Acquire) {
             return Err(missing());
@@ -190,6 +191,29 @@ impl Node {
             }
             tokio::time::sleep(left.min(SLICE)).await;
         }
+    }
+}
+
+/// PATCHes of one receiver that are under way or wait, at most: one that hangs must not gather all that controllers send.
+const MOST_WAITING: usize = 32;
+
+/// A place among those that wait for their turn.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn of(queue: &'a AtomicUsize) -> Result<Place<'a>, Refusal> {
+        let place = Place(queue);
+        if queue.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
+            let what = format!("{MOST_WAITING} PATCHes wait for this receiver already; try again later");
+            return Err(Refusal::new(503, what));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
