@@ -56,7 +56,8 @@ pub struct ActiveLeg {
     pub source_ip: Option<IpAddr>,
     /// The group; none for unicast.
     pub multicast_ip: Option<IpAddr>,
-    /// The address whose interface receives; unspecified only where the leg is off and its interface has none.
+    /// The address whose interface receives; unspecified only where the leg is off and its interface has none of the
+    /// family.
     pub interface_ip: IpAddr,
     /// The UDP port, never 0.
     pub destination_port: u16,
