@@ -212,7 +212,7 @@ fn the_page_its_status_and_its_pictures() {
     assert!(page.header("content-security-policy").contains("default-src 'none'"), "{}", page.head);
     assert_eq!(page.header("cross-origin-resource-policy"), "same-origin");
     for (path, kind) in
-        [("preview.css", "text/css"), ("preview.js", "text/javascript"), ("preview.svg", "image/svg+xml")]
+        [("preview.css", "text/css"), ("common.js", "text/javascript"), ("preview.js", "text/javascript"), ("preview.svg", "image/svg+xml")]
     {
         assert!(page.text().contains(path), "the page asks for {path}");
         let part = stream.get(&format!("/{path}"));

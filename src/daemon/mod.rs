@@ -12,6 +12,7 @@
 //!
 //! Built with the feature `daemon`.
 
+pub mod api;
 mod control;
 
 pub use control::{
