@@ -140,7 +140,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 /// An answer in words, as the preview gives it, as JSON.
 pub(super) async fn in_json(response: Response) -> Response {
     let status = response.status();
-    let words = response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    let words =
+        response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
     if !(status.is_client_error() || status.is_server_error()) || !words {
         return response;
     }
@@ -162,10 +163,7 @@ pub(super) async fn in_json(response: Response) -> Response {
 }
 
 /// A body that goes on and on.
-pub(super) fn stream(
-    kind: &'static str,
-    parts: impl futures_util::Stream<Item = Bytes> + Send + 'static,
-) -> Response {
+pub(super) fn stream(kind: &'static str, parts: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> Response {
     use futures_util::StreamExt as _;
     let parts = parts.map(Ok::<_, std::convert::Infallible>);
     ([(header::CONTENT_TYPE, kind)], Body::from_stream(parts)).into_response()

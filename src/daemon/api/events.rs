@@ -40,7 +40,11 @@ fn since(uri: &Uri, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(text) = header.filter(|text| !text.is_empty()).or(query) else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
         let error = format!("{text:?} is no number of an event");
-        Problem::new(StatusCode::BAD_REQUEST, error, "give the number of the last event that you have; 0 for all that are kept")
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            error,
+            "give the number of the last event that you have; 0 for all that are kept",
+        )
     })
 }
 
@@ -85,7 +89,8 @@ async fn next(mut reader: Reader) -> Option<(Bytes, Reader)> {
                 // Too slow for what happens: what is still kept comes from there.
                 Ok(Err(RecvError::Lagged(_))) => {
                     let last = reader.last;
-                    reader.waiting = reader.api.control.history().into_iter().filter(|event| event.number > last).collect();
+                    reader.waiting =
+                        reader.api.control.history().into_iter().filter(|event| event.number > last).collect();
                     continue;
                 }
                 Ok(Err(RecvError::Closed)) => return None,
@@ -99,7 +104,11 @@ async fn next(mut reader: Reader) -> Option<(Bytes, Reader)> {
         reader.last = event.number;
         let wanted = reader.of.is_none() || reader.of == event.receiver;
         // Whoever is to know all of them is told that he does not.
-        let gap = if missed > 0 && reader.of.is_none() { format!(": {missed} events are not kept any more\n\n") } else { String::new() };
+        let gap = if missed > 0 && reader.of.is_none() {
+            format!(": {missed} events are not kept any more\n\n")
+        } else {
+            String::new()
+        };
         if wanted {
             return Some(((gap + &text(&event)).into(), reader));
         }

@@ -44,11 +44,7 @@ pub(super) async fn thumbnail(State(api): State<Api>, Id(id): Id) -> Result<Resp
 }
 
 /// Hands a request on to the preview, which knows only what lies behind `/preview`.
-pub(super) async fn forward(
-    State(api): State<Api>,
-    Id(id): Id,
-    mut request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn forward(State(api): State<Api>, Id(id): Id, mut request: Request) -> Result<Response, Problem> {
     let source = source(&api, &id)?;
     let path = request.uri().path();
     let rest = path.split_once("/preview/").map_or("", |(_, rest)| rest);

@@ -73,7 +73,8 @@ pub(super) async fn sdp(State(api): State<Api>, Id(id): Id) -> Result<Response, 
 
 pub(super) async fn switch(State(api): State<Api>, Id(id): Id, request: Request) -> Result<Response, Problem> {
     find(&api, &id)?;
-    let kind = request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_ascii_lowercase());
+    let kind =
+        request.headers().get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_ascii_lowercase());
     let kind = kind.as_deref().map(|kind| kind.split(';').next().unwrap_or_default().trim());
     if let Some(kind) = kind.filter(|kind| !matches!(*kind, "application/sdp" | "text/plain")) {
         let error = format!("{kind:?} is no SDP");
@@ -82,7 +83,8 @@ pub(super) async fn switch(State(api): State<Api>, Id(id): Id, request: Request)
     }
     let policy = api.guard.policy();
     let body = answer::body(request, policy.limits.body, policy.patience()).await?;
-    let bad = |error: &str| Problem::new(StatusCode::BAD_REQUEST, error, "send the text of an SDP (RFC 8866) as the body");
+    let bad =
+        |error: &str| Problem::new(StatusCode::BAD_REQUEST, error, "send the text of an SDP (RFC 8866) as the body");
     let sdp = String::from_utf8(body.into()).map_err(|_| bad("the body is not UTF-8"))?;
     if sdp.trim().is_empty() {
         return Err(bad("the body is empty"));
@@ -114,10 +116,15 @@ pub(super) async fn reload(State(api): State<Api>) -> Result<Response, Problem> 
 pub(super) async fn stats(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     let receiver = find(&api, &id)?;
     let report = receiver.report.as_deref();
-    let latency: serde_json::Map<String, Value> = receiver.latency.iter().map(|hop| {
-        let quantiles: Vec<Value> = hop.quantiles.iter().map(|(q, s)| json!({ "quantile": q, "seconds": s })).collect();
-        (hop.name.to_owned(), json!({ "count": hop.count, "sum_seconds": hop.sum, "quantiles": quantiles }))
-    }).collect();
+    let latency: serde_json::Map<String, Value> = receiver
+        .latency
+        .iter()
+        .map(|hop| {
+            let quantiles: Vec<Value> =
+                hop.quantiles.iter().map(|(q, s)| json!({ "quantile": q, "seconds": s })).collect();
+            (hop.name.to_owned(), json!({ "count": hop.count, "sum_seconds": hop.sum, "quantiles": quantiles }))
+        })
+        .collect();
     let legs = report.map(|report| {
         let states = receiver.health.as_ref().map(|health| health.legs.as_slice()).unwrap_or_default();
         let one = |(n, leg): (usize, &crate::stats::LegCounters)| {

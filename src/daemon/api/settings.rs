@@ -164,7 +164,9 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     let numbers = text.replacen("localhost:", "127.0.0.1:", 1);
     numbers.parse().map_err(|_| match numbers.parse::<IpAddr>() {
         Ok(ip) => format!("{text:?} has no port: write \"{}\"", SocketAddr::new(ip, PORT)),
-        Err(_) => format!("{text:?} is no address with a port: write one like \"127.0.0.1:{PORT}\" or \"[::1]:{PORT}\""),
+        Err(_) => {
+            format!("{text:?} is no address with a port: write one like \"127.0.0.1:{PORT}\" or \"[::1]:{PORT}\"")
+        }
     })
 }
 
@@ -184,6 +186,11 @@ impl Settings {
                 "add [[api.tokens]], or listen at 127.0.0.1, or say open = true in [api] where everybody in the network may \
                  see and steer all receivers",
             );
+        }
+        for (n, address) in self.listen.iter().enumerate() {
+            if self.listen[..n].contains(address) {
+                return wrong(format!("listen in [api] names {address} twice"), "name it once");
+            }
         }
         for (n, token) in self.tokens.iter().enumerate() {
             let name = &token.name;
@@ -277,10 +284,14 @@ mod tests {
         for (text, what) in [
             ("listen = \"0.0.0.0:80\"", "which others reach, and has no tokens"),
             ("listen = [\"127.0.0.1:1\", \"10.0.0.1:80\"]", "[api] listens at 10.0.0.1:80"),
+            ("listen = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", "names 127.0.0.1:1 twice"),
             ("[[tokens]]\nname = \"n\"", "needs either file or sha256"),
             ("[[tokens]]\nname = \"n\"\nfile = \"f\"\nsha256 = \"s\"", "needs either file or sha256"),
             ("[[tokens]]\nname = \"n\"\nfile = \"f\"\nscopes = []", "allows nothing"),
-            ("[[tokens]]\nname = \"n\"\nfile = \"f\"\n[[tokens]]\nname = \"n\"\nfile = \"g\"", "two with the name \"n\""),
+            (
+                "[[tokens]]\nname = \"n\"\nfile = \"f\"\n[[tokens]]\nname = \"n\"\nfile = \"g\"",
+                "two with the name \"n\"",
+            ),
             ("[limits]\nbody = 1", "body = 1 in [api.limits] is not between 1024 and 16777216"),
             ("[limits]\nrequest_seconds = 0", "request_seconds = 0"),
         ] {

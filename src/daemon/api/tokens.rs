@@ -49,9 +49,12 @@ impl Tokens {
             let hash = match (&token.file, &token.sha256) {
                 (Some(file), _) => {
                     let text = std::fs::read_to_string(file).map_err(|error| {
-                        Error::new(Kind::Unavailable, format!("the token {:?} cannot be read from {}", token.name, file.display()))
-                            .because(error)
-                            .cure("make the file, readable for the daemon's user alone: head -c 24 /dev/urandom | base64")
+                        Error::new(
+                            Kind::Unavailable,
+                            format!("the token {:?} cannot be read from {}", token.name, file.display()),
+                        )
+                        .because(error)
+                        .cure("make the file, readable for the daemon's user alone: head -c 24 /dev/urandom | base64")
                     })?;
                     let text = text.trim();
                     if text.len() < LEAST || !text.bytes().all(|b| b.is_ascii_graphic()) {
@@ -109,7 +112,8 @@ fn hashed(token: &str) -> [u8; 32] {
 }
 
 fn hexadecimal(text: &str) -> Option<[u8; 32]> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
+    let digits: Vec<u8> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
     let (pairs, rest) = digits.as_chunks::<2>();
     let octets: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
     if rest.is_empty() { octets.try_into().ok() } else { None }
@@ -123,12 +127,7 @@ mod tests {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     fn token(name: &str, file: Option<&std::path::Path>, sha256: Option<&str>, scopes: &[Scope]) -> Token {
-        Token {
-            name: name.into(),
-            file: file.map(Into::into),
-            sha256: sha256.map(Into::into),
-            scopes: scopes.to_vec(),
-        }
+        Token { name: name.into(), file: file.map(Into::into), sha256: sha256.map(Into::into), scopes: scopes.to_vec() }
     }
 
     #[test]

@@ -41,13 +41,21 @@ fn daemon(text: &mut Text, control: &dyn Control, receivers: &[Arc<Receiver>]) {
     text.count(&[("version", overview.version)], 1);
     text.metric("gdmedia_start_time_seconds", Kind::Gauge, "When the daemon started, seconds since 1970.");
     text.sample(&[], unix(overview.started));
-    text.metric("gdmedia_ready", Kind::Gauge, "1: the configuration is in force and each receiver has been begun once.");
+    text.metric(
+        "gdmedia_ready",
+        Kind::Gauge,
+        "1: the configuration is in force and each receiver has been begun once.",
+    );
     text.count(&[], overview.ready.into());
     text.metric("gdmedia_alive", Kind::Gauge, "1: the receive loops move.");
     text.count(&[], overview.alive.into());
     text.metric("gdmedia_config_loads_total", Kind::Counter, "Configurations that were taken, the first one included.");
     text.count(&[], overview.generation);
-    text.metric("gdmedia_config_refused", Kind::Gauge, "1: the last configuration was not taken, and the one before is in force.");
+    text.metric(
+        "gdmedia_config_refused",
+        Kind::Gauge,
+        "1: the last configuration was not taken, and the one before is in force.",
+    );
     text.count(&[], overview.refused.is_some().into());
     text.metric("gdmedia_receivers", Kind::Gauge, "Receivers of the configuration, by what they do.");
     for state in Doing::ALL {
@@ -60,7 +68,11 @@ fn requests(text: &mut Text, api: &Api) {
     let counts = &api.guard.counts;
     text.metric("gdmedia_api_requests_total", Kind::Counter, "Requests to this API.");
     text.count(&[], counts.requests.load(Relaxed));
-    text.metric("gdmedia_api_refused_total", Kind::Counter, "Requests and connections that were not let in, by reason.");
+    text.metric(
+        "gdmedia_api_refused_total",
+        Kind::Counter,
+        "Requests and connections that were not let in, by reason.",
+    );
     for (reason, n) in counts.refused() {
         text.count(&[("reason", reason)], n);
     }

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn fields_are_where_proc_5_says() {
-        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194304 10 11 12 13 250 50 0 0 20 0 9 0 4321 8192000 300 18446744073709551615 1";
+        let stat =
+            "7 (a) b (c)) S 1 7 7 0 -1 4194304 10 11 12 13 250 50 0 0 20 0 9 0 4321 8192000 300 18446744073709551615 1";
         let wanted = Process { cpu: 3.0, started: 43.21, memory: 8_192_000.0, resident: 1_228_800.0 };
         assert_eq!(read(stat, 100.0, 4096.0), Some(wanted));
         assert_eq!(read("7 (a) S 1", 100.0, 4096.0), None);

@@ -49,9 +49,17 @@ fn doing(text: &mut Text, all: All<'_>) {
             text.count(&[("receiver", &r.id), ("state", state.name())], (r.state == state).into());
         }
     }
-    text.metric("gdmedia_receiver_state_since_seconds", Kind::Gauge, "When it came into its state, seconds since 1970.");
+    text.metric(
+        "gdmedia_receiver_state_since_seconds",
+        Kind::Gauge,
+        "When it came into its state, seconds since 1970.",
+    );
     all.iter().for_each(|r| text.sample(&[("receiver", &r.id)], unix(r.since)));
-    text.metric("gdmedia_receiver_restarts_total", Kind::Counter, "Times that a receiver was begun again after a failure.");
+    text.metric(
+        "gdmedia_receiver_restarts_total",
+        Kind::Counter,
+        "Times that a receiver was begun again after a failure.",
+    );
     all.iter().for_each(|r| text.count(&[("receiver", &r.id)], r.restarts));
     text.metric("gdmedia_receiver_switches_total", Kind::Counter, "Times that a receiver was switched to another SDP.");
     all.iter().for_each(|r| text.count(&[("receiver", &r.id)], r.switches));
@@ -66,9 +74,9 @@ fn health(text: &mut Text, all: All<'_>) {
         (Domain::Stream, "stream"),
     ];
     let readings = || {
-        all.iter().filter_map(|r| Some((r, r.health.as_ref()?))).flat_map(|(r, health)| {
-            DOMAINS.map(|(domain, name)| (r.id.as_str(), name, health.of(domain)))
-        })
+        all.iter()
+            .filter_map(|r| Some((r, r.health.as_ref()?)))
+            .flat_map(|(r, health)| DOMAINS.map(|(domain, name)| (r.id.as_str(), name, health.of(domain))))
     };
     text.metric(
         "gdmedia_status",
@@ -82,7 +90,11 @@ fn health(text: &mut Text, all: All<'_>) {
     for (id, domain, reading) in readings() {
         text.count(&[("receiver", id), ("domain", domain)], reading.transitions);
     }
-    text.metric("gdmedia_leg_state", Kind::Gauge, "What a leg is worth (ST 2022-7): 1 for the state that it is in, else 0.");
+    text.metric(
+        "gdmedia_leg_state",
+        Kind::Gauge,
+        "What a leg is worth (ST 2022-7): 1 for the state that it is in, else 0.",
+    );
     for r in all {
         for (n, state) in r.health.iter().flat_map(|health| &health.legs).enumerate() {
             for one in [LegState::Protected, LegState::Unprotected, LegState::Silent] {
@@ -100,12 +112,18 @@ fn reports<'a>(all: All<'a>) -> impl Iterator<Item = (&'a str, &'a Report)> {
 fn legs(text: &mut Text, all: All<'_>) {
     const COUNTERS: [(&str, &str, fn(&LegCounters) -> u64); 7] = [
         ("gdmedia_rx_packets_total", "Packets of the flow that a leg brought in time.", |leg| leg.received),
-        ("gdmedia_rx_lost_packets_total", "Packets that a leg did not bring in time, before legs are merged.", |leg| leg.lost),
+        ("gdmedia_rx_lost_packets_total", "Packets that a leg did not bring in time, before legs are merged.", |leg| {
+            leg.lost
+        }),
         ("gdmedia_rx_late_packets_total", "Packets that a leg brought too late to be used.", |leg| leg.late),
-        ("gdmedia_rx_reordered_total", "Packets that came after one with a higher number by this leg.", |leg| leg.reordered),
+        ("gdmedia_rx_reordered_total", "Packets that came after one with a higher number by this leg.", |leg| {
+            leg.reordered
+        }),
         ("gdmedia_rx_duplicate_packets_total", "Further copies of a packet by the same leg.", |leg| leg.duplicate),
         ("gdmedia_rx_redundant_packets_total", "Packets that another leg had brought before.", |leg| leg.redundant),
-        ("gdmedia_rx_foreign_packets_total", "Packets of another sender than the one that is followed.", |leg| leg.foreign),
+        ("gdmedia_rx_foreign_packets_total", "Packets of another sender than the one that is followed.", |leg| {
+            leg.foreign
+        }),
     ];
     for (name, help, count) in COUNTERS {
         text.metric(name, Kind::Counter, help);
@@ -115,7 +133,11 @@ fn legs(text: &mut Text, all: All<'_>) {
             }
         }
     }
-    text.metric("gdmedia_leg_skew_seconds", Kind::Gauge, "How far a leg lies behind the first one, last packet that was measured.");
+    text.metric(
+        "gdmedia_leg_skew_seconds",
+        Kind::Gauge,
+        "How far a leg lies behind the first one, last packet that was measured.",
+    );
     for (id, report) in reports(all) {
         for (n, leg) in report.legs.iter().enumerate().filter(|(_, leg)| leg.skew.samples > 0) {
             text.sample(&[("receiver", id), ("leg", &n.to_string())], leg.skew.last_ns as f64 / 1e9);
@@ -130,10 +152,14 @@ fn packets(text: &mut Text, all: All<'_>) {
         ("gdmedia_rx_unrecovered_packets_total", "Packets that no leg brought in time.", |r| r.packets.lost),
         ("gdmedia_rx_merged_packets_total", "Packets of the flow, after legs were merged.", |r| r.packets.received),
         ("gdmedia_rx_sender_restarts_total", "Times that the sender started anew.", |r| r.packets.restarts),
-        ("gdmedia_socket_drops_total", "Datagrams that this machine's socket buffer had no room for.", |r| r.rx.kernel_dropped),
-        ("gdmedia_rx_overwritten_packets_total", "Packets that were overwritten in the ring before they were read.", |r| {
-            r.rx.overwritten
+        ("gdmedia_socket_drops_total", "Datagrams that this machine's socket buffer had no room for.", |r| {
+            r.rx.kernel_dropped
         }),
+        (
+            "gdmedia_rx_overwritten_packets_total",
+            "Packets that were overwritten in the ring before they were read.",
+            |r| r.rx.overwritten,
+        ),
         ("gdmedia_rx_starved_total", "Times that no memory was free for packets.", |r| r.rx.starved),
         ("gdmedia_nic_errors_total", "Completions that a network card gave with an error.", |r| r.rx.hardware_issues),
     ];
@@ -141,7 +167,11 @@ fn packets(text: &mut Text, all: All<'_>) {
         text.metric(name, Kind::Counter, help);
         reports(all).for_each(|(id, report)| text.count(&[("receiver", id)], count(report)));
     }
-    text.metric("gdmedia_rx_rejected_packets_total", Kind::Counter, "Datagrams and segments that were not used, by reason.");
+    text.metric(
+        "gdmedia_rx_rejected_packets_total",
+        Kind::Counter,
+        "Datagrams and segments that were not used, by reason.",
+    );
     for (id, report) in reports(all) {
         for reason in Reason::ALL {
             let n = report.rx.rejected.get(reason) + report.packets.rejected.get(reason);
@@ -166,7 +196,11 @@ fn frames(text: &mut Text, all: All<'_>) {
             text.count(&[("receiver", id), ("state", state)], n);
         }
     }
-    text.metric("gdmedia_frames_dropped_total", Kind::Counter, "Frames that this machine dropped since it is too slow, by reason.");
+    text.metric(
+        "gdmedia_frames_dropped_total",
+        Kind::Counter,
+        "Frames that this machine dropped since it is too slow, by reason.",
+    );
     for (id, report) in reports(all) {
         let f = &report.frames;
         text.count(&[("receiver", id), ("reason", "shed")], f.shed);
@@ -174,10 +208,14 @@ fn frames(text: &mut Text, all: All<'_>) {
     }
     const COUNTERS: [(&str, &str, fn(&Report) -> u64); 3] = [
         ("gdmedia_frames_torn_total", "Corrupt frames that were overwritten before they were read.", |r| r.frames.torn),
-        ("gdmedia_frames_withheld_total", "Corrupt frames that were not delivered, as whole ones alone are wanted.", |r| {
-            r.frames.withheld
+        (
+            "gdmedia_frames_withheld_total",
+            "Corrupt frames that were not delivered, as whole ones alone are wanted.",
+            |r| r.frames.withheld,
+        ),
+        ("gdmedia_frames_missing_bytes_total", "Octets that are missing in corrupt frames.", |r| {
+            r.frames.missing_octets
         }),
-        ("gdmedia_frames_missing_bytes_total", "Octets that are missing in corrupt frames.", |r| r.frames.missing_octets),
     ];
     for (name, help, count) in COUNTERS {
         text.metric(name, Kind::Counter, help);
@@ -206,7 +244,9 @@ fn timing(text: &mut Text, all: All<'_>) {
         mean(t.fpt_ns, 1e9)
     });
     gauge("gdmedia_vrx_packets", "Fill of the virtual receiver buffer (ST 2110-21), largest so far.", |t| most(t.vrx));
-    gauge("gdmedia_cinst_packets", "Fill of the network compatibility bucket (ST 2110-21), largest so far.", |t| most(t.cinst));
+    gauge("gdmedia_cinst_packets", "Fill of the network compatibility bucket (ST 2110-21), largest so far.", |t| {
+        most(t.cinst)
+    });
     gauge("gdmedia_st2110_21_class", "Class of the sender: 1 narrow, 2 narrow linear, 3 wide, 0 none of them.", |t| {
         t.class.map(|class| match class {
             Class::NotCompliant => 0.0,
@@ -215,12 +255,20 @@ fn timing(text: &mut Text, all: All<'_>) {
             Class::Wide => 3.0,
         })
     });
-    gauge("gdmedia_rtp_offset_seconds", "Timestamp of RTP less that of N * TFRAME, mean.", |t| mean(t.rtp_offset, TICKS));
-    gauge("gdmedia_rtp_latency_seconds", "First packet of a frame after its time of RTP, mean.", |t| mean(t.latency_ns, 1e9));
+    gauge("gdmedia_rtp_offset_seconds", "Timestamp of RTP less that of N * TFRAME, mean.", |t| {
+        mean(t.rtp_offset, TICKS)
+    });
+    gauge("gdmedia_rtp_latency_seconds", "First packet of a frame after its time of RTP, mean.", |t| {
+        mean(t.latency_ns, 1e9)
+    });
 }
 
 fn latency(text: &mut Text, all: All<'_>) {
-    text.metric("gdmedia_frame_latency_seconds", Kind::Summary, "How long frames take to come to a hop, after their last packet.");
+    text.metric(
+        "gdmedia_frame_latency_seconds",
+        Kind::Summary,
+        "How long frames take to come to a hop, after their last packet.",
+    );
     for r in all {
         for hop in &r.latency {
             for (quantile, seconds) in &hop.quantiles {
@@ -240,7 +288,11 @@ fn clock(text: &mut Text, all: All<'_>) {
             (health.external_synchronization.health != Health::Neutral).then_some((r.id.as_str(), health))
         })
     };
-    text.metric("gdmedia_ptp_locked", Kind::Gauge, "1: this machine's clock is locked to PTP; absent where none is used.");
+    text.metric(
+        "gdmedia_ptp_locked",
+        Kind::Gauge,
+        "1: this machine's clock is locked to PTP; absent where none is used.",
+    );
     for (id, health) in used() {
         text.count(&[("receiver", id)], (health.external_synchronization.health != Health::Unhealthy).into());
     }
@@ -274,7 +326,9 @@ fn sinks(text: &mut Text, all: All<'_>) {
         ("gdmedia_sink_frames_total", Kind::Counter, "Frames that a sink took.", |sink| sink.frames),
         ("gdmedia_sink_drops_total", Kind::Counter, "Frames that a sink was too slow for.", |sink| sink.dropped),
         ("gdmedia_sink_queue_depth", Kind::Gauge, "Frames that wait for a sink.", |sink| sink.queued),
-        ("gdmedia_sink_restarts_total", Kind::Counter, "Times that a sink was begun again after a failure.", |sink| sink.restarts),
+        ("gdmedia_sink_restarts_total", Kind::Counter, "Times that a sink was begun again after a failure.", |sink| {
+            sink.restarts
+        }),
     ];
     for (name, kind, help, value) in METRICS {
         text.metric(name, kind, help);

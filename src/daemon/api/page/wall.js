@@ -17,7 +17,7 @@ function tileOf(id) {
   const tile = {
     image: make("img", { alt: "", hidden: "" }), word: part("pill"), reason: part("reason", "p"), label: part("label", "b"),
     name: part("id"), format: part("format"), fps: part("fps", "dd"), rate: part("rate", "dd"), lost: part("lost", "dd"),
-    latency: part("latency", "dd"), away: part("away"), legs: part("tile-legs"), frame: null, visible: false,
+    latency: part("latency", "dd"), away: part("away"), legs: part("tile-legs"), frame: null, visible: false, losses: Infinity, lossAt: -Infinity,
   };
   const figure = (title, of) => make("div", {}, make("dt", {}, title), of);
   tile.root = make("a", { class: "tile", href: "/receiver?id=" + encodeURIComponent(id), "data-id": id },
@@ -43,18 +43,22 @@ function paint(receiver) {
   tile.root.className = "tile " + looks + (running ? "" : " dead");
   tile.word.className = "pill " + looks;
   put(tile.word, worse ? spoken(health.status) : word);
+  tile.word.hidden = !running;
   put(tile.label, receiver.label || receiver.id);
   put(tile.name, receiver.label && receiver.label !== receiver.id ? receiver.id : "");
   put(tile.format, receiver.flow ? receiver.flow.format || receiver.flow.name || "" : "no SDP");
   const age = receiver.preview ? receiver.preview.age_ms : null;
-  const away = !running ? word : age === null ? (receiver.preview ? "no picture yet" : "no preview") : age > 3000 ? "no frame for " + Math.round(age / 1000) + " s" : "";
+  const away = !running ? word + " for " + ago(receiver.since) : age === null ? (receiver.preview ? "no picture yet" : "no preview") : age > 3000 ? "no frame for " + Math.round(age / 1000) + " s" : "";
   put(tile.away, away);
   tile.away.hidden = !away;
   tile.image.classList.toggle("old", !!away);
   put(tile.fps, running && status ? status.fps.toFixed(2) : "–");
   put(tile.rate, running && status ? (status.bit_rate / 1e9).toFixed(2) : "–");
   put(tile.lost, status ? grouped(status.lost) : "–");
-  tile.lost.classList.toggle("hit", !!(status && status.lost));
+  // Red for as long as it matters: half a minute after the last loss.
+  if (status && status.lost > tile.losses) tile.lossAt = performance.now();
+  tile.losses = status ? status.lost : Infinity;
+  tile.lost.classList.toggle("hit", performance.now() - tile.lossAt < 30000);
   put(tile.latency, running && status && status.latency_us ? milli(status.latency_us.mean) : "–");
   const silent = running && status ? status.legs.filter((leg) => leg.state === "silent").map((leg) => leg.leg) : [];
   put(tile.legs, silent.length ? "leg " + silent.join(", ") + " silent" : "");
