@@ -11,7 +11,7 @@ use crate::rx::{Receiver, RxError};
 use crate::stats::{Busy, FrameCounters, LegComparison, LegCounters, PacketCounters, RxCounters};
 use crate::sync::{Arc, AtomicBool, Builder, JoinHandle, Mutex};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -139,6 +139,23 @@ struct Shared {
     stop: Arc<AtomicBool>,
     /// Where the kernel tells of its thread.
     accounts: OnceLock<PathBuf>,
+    /// Rounds of the loop.
+    beats: Beats,
+}
+
+/// The rounds of a worker's loop: a number that stands still when the loop does. Cheap to clone, and may outlive the worker.
+#[derive(Clone, Debug, Default)]
+pub struct Beats(std::sync::Arc<AtomicU64>);
+
+impl Beats {
+    /// Rounds so far, modulo 2^64.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// A round, of the one thread that does them: no read-modify-write is needed.
+    pub fn beat(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -165,7 +182,8 @@ impl Worker {
         core: Option<usize>,
         stop: Arc<AtomicBool>,
     ) -> crate::error::Result<Self> {
-        let shared = Arc::new(Shared { report: Mutex::default(), stop, accounts: OnceLock::new() });
+        let shared =
+            Arc::new(Shared { report: Mutex::default(), stop, accounts: OnceLock::new(), beats: Beats::default() });
         let theirs = shared.clone();
         let thread = Builder::new()
             .name("receive".into())
@@ -203,6 +221,11 @@ impl Worker {
         scheduled(self.shared.accounts.get()?)
     }
 
+    /// The rounds of its loop.
+    pub fn beats(&self) -> Beats {
+        self.shared.beats.clone()
+    }
+
     /// Has it ended by itself?
     #[cfg(not(gdmedia_loom))]
     pub fn is_finished(&self) -> bool {
@@ -232,6 +255,7 @@ fn run(pipeline: &mut dyn Stepper, period: Duration, shared: &Shared) -> Ended {
             Err(RxError::Failed(error)) => return Ended::Failed(error),
         };
         steps = steps.wrapping_add(1);
+        shared.beats.beat();
         if idle || steps.is_multiple_of(PUBLISH_EVERY) {
             // A reader may hold the lock: the next step publishes then. Reception never waits.
             if let Ok(mut report) = shared.report.try_lock() {
