@@ -128,6 +128,7 @@ fn receiver(id: &str, port: u16, more: &str) -> String {
 }
 
 fn record(dir: &Temp, id: &str) -> String {
+    fs::create_dir_all(dir.join(id)).unwrap();
     format!("[receivers.record]\nfolder = \"{}\"\nway = \"pwrite\"\n", dir.join(id).display())
 }
 
@@ -172,7 +173,7 @@ fn receivers_come_and_go_and_the_others_lose_nothing() {
     hears("READY=1");
     hears("STATUS=2 of 3 receive, 1 failed");
     // A wrong file changes nothing.
-    dir.write("gdmedia.toml", &format!("{stays}lable = \"x\"\n"));
+    dir.write("gdmedia.toml", &format!("{stays}[[receivers]]\nid = \"x\"\nlable = \"x\"\n"));
     daemon.running.signal("HUP");
     let refused = daemon.says("", "the configuration stays as it was");
     assert!(refused["message"].as_str().unwrap().contains("did you mean 'label'?"), "{refused}");
@@ -282,7 +283,7 @@ fn a_sender_and_a_sink_that_end_come_back() {
     sender = Some(send(&dir, a));
     daemon.nth(1, "cam", "receiving");
     // A sink whose disk is full, beside one that works.
-    let ended = daemon.says("full", "raw");
+    let ended = daemon.says("full", "/dev/full (raw) ended");
     assert_eq!(ended["kind"], "sink", "{ended}");
     assert!(ended["message"].as_str().unwrap().contains("No space left"), "{ended}");
     daemon.says("full", "started again: ");

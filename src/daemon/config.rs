@@ -156,7 +156,7 @@ table! {
 table! {
     /// Frames as they are, in segments: what `gdmedia record` writes.
     pub struct Record {
-        /// Its folder.
+        /// Its folder, which is there: a disk that is not mounted is not taken for one that is.
         folder: PathBuf = PathBuf::new(), "\"/srv/cam1\"";
         /// When a segment has enough: a size or a time.
         segment: Segment = Segment::default(), "\"10GiB\"";

@@ -306,7 +306,7 @@ mod tests {
             ("[[receivers]]\n", &["line 1", "without id"]),
             ("[[receivers]]\nid = \"a\"\n\n[[receivers]]\nid = \"a\"\n", &["line 4", "second receiver", "\"a\""]),
             ("[daemon]\nsilence = \"3 fortnights\"\n", &["line 2", "fortnights"]),
-            ("[[receivers]]\nid = \"a\"\n[receivers.encode]\ncodec = \"h265\"\n", &["line 4", "h265"]),
+            ("[[receivers]]\nid = \"a\"\n[receivers.encode]\ncodec = \"h266\"\n", &["line 4", "h266"]),
             ("[[receivers]]\nid = \"a\"\n[receivers.record]\n", &["record wants a folder"]),
             ("[[receivers]]\nid = \"a\"\n[receivers.file]\npath = \"-\"\n", &["no standard output"]),
             (

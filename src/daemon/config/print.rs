@@ -49,11 +49,10 @@ fn line(text: &mut String, key: &Key, off: &str) {
     for doc in key.docs {
         let _ = writeln!(text, "##{doc}");
     }
-    let example = !off.is_empty() && key.default.as_deref().is_none_or(|default| matches!(default, "\"\"" | "[]"));
-    let _ = match &key.default {
-        Some(default) if !example => writeln!(text, "{off}{} = {default}", key.name),
-        _ if off.is_empty() => writeln!(text, "# {} = {}", key.name, key.example),
-        _ => writeln!(text, "{off}{} = {}", key.name, key.example),
+    // What is empty by default says more by an example.
+    let _ = match key.default.as_deref() {
+        None | Some("\"\"" | "[]") => writeln!(text, "# {} = {}", key.name, key.example),
+        Some(default) => writeln!(text, "{off}{} = {default}", key.name),
     };
 }
 
