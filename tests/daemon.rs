@@ -273,7 +273,12 @@ fn a_sender_and_a_sink_that_end_come_back() {
     let mut sender = Some(send(&dir, a));
     let _other = send(&dir, b);
     let full = format!("{}[receivers.file]\npath = \"/dev/full\"\nformat = \"raw\"\n", record(&dir, "full"));
-    let config = format!("[daemon]\nsilence = \"500ms\"\n{}{}", receiver("cam", a, ""), receiver("full", b, &full));
+    // On one thread.
+    let config = format!(
+        "[daemon]\nsilence = \"500ms\"\n[limits]\nworkers = 1\n{}{}",
+        receiver("cam", a, ""),
+        receiver("full", b, &full)
+    );
     let config = dir.write("gdmedia.toml", &config);
     let daemon = Daemon::start(&config, None);
     daemon.says("cam", "receiving");

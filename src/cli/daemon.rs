@@ -93,7 +93,7 @@ fn check(path: &Path, json: bool) -> Result<ExitCode> {
 fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let signals = Signals::install()?;
     let first = load(&path)?;
-    let opener = Play::new(&first.config.limits);
+    let opener = Play::new(&first.config.limits)?;
     let json = args.json;
     let options = Options {
         opener: Arc::new(opener),

@@ -63,11 +63,10 @@ use gdmedia::rx::socket;
 use gdmedia::sink::FileFormat;
 use gdmedia::sink::export::Target;
 use gdmedia::timing::Rules;
-use gdmedia::worker::Report;
+use gdmedia::worker::{Crew, Report};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-#[cfg(feature = "cuda")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -237,6 +236,9 @@ pub struct Args {
     /// Somebody else serves the preview.
     #[arg(skip)]
     preview_elsewhere: bool,
+    /// The thread that receives, where it has others to step.
+    #[arg(skip)]
+    crew: Option<Arc<Crew>>,
     /// Octets that its frames may take.
     #[arg(skip)]
     memory: Option<u64>,

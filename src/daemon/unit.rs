@@ -500,6 +500,14 @@ impl Unit {
             return Changed::No;
         };
         let renamed = self.spec.sdp != before.sdp;
+        if self.life.state() == State::Failed {
+            // Whatever it was, it may have been cured.
+            if renamed {
+                self.from = From::Config;
+            }
+            self.restart();
+            return Changed::Yes;
+        }
         // What a server gives is asked for when it is opened.
         if !renamed && is_url(&source) {
             return Changed::No;
@@ -513,7 +521,7 @@ impl Unit {
         };
         // A receiver that was not opened yet has not looked at it.
         let known = self.configured.as_ref().or(self.sdp.as_ref());
-        if !renamed && known.is_none_or(|known| *known == text) && self.life.state() != State::Failed {
+        if !renamed && known.is_none_or(|known| *known == text) {
             return Changed::No;
         }
         let same = self.configured.replace(text.clone()).as_ref() == Some(&text);

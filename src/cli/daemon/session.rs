@@ -4,15 +4,21 @@ use super::super::play::{self, Begun, Given, Progress, Said, Since};
 use gdmedia::daemon::{self, EventKind, Look, Opener, Shown, Switched, config};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::sdp::{Description, Mode, Severity};
-use gdmedia::worker::{Beats, Report};
+use gdmedia::worker::{Beats, Crew, Report};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Between two drains of a thread that several receivers share.
+const SLEEP: Duration = Duration::from_millis(1);
 
 /// Opens receivers as `gdmedia play` does.
 pub struct Play {
     /// Cores for receiving threads, in turn.
     cores: Vec<usize>,
+    /// Threads that receive, where receivers share them.
+    crews: Vec<Arc<Crew>>,
     /// Octets for frames of all receivers; none: as the machine has them.
     memory: Option<u64>,
     taken: Arc<Mutex<Taken>>,
@@ -23,28 +29,39 @@ pub struct Play {
 struct Taken {
     /// The core of each, by id: the same one after a failure.
     cores: BTreeMap<String, usize>,
+    /// The thread of each, likewise.
+    crews: BTreeMap<String, usize>,
     /// Octets of those that are open.
     memory: BTreeMap<String, u64>,
 }
 
 impl Play {
     /// Within these limits.
-    pub fn new(limits: &config::Limits) -> Self {
+    ///
+    /// # Errors
+    /// There are no such threads.
+    pub fn new(limits: &config::Limits) -> Result<Self> {
         let memory = (limits.memory > 0).then(|| (limits.memory as u64) << 20);
-        Play { cores: limits.cores.clone(), memory, taken: Arc::default() }
+        let core = |n: usize| limits.cores.get(n.checked_rem(limits.cores.len())?).copied();
+        let crews = (0..limits.workers).map(|n| Crew::start(SLEEP, core(n)).map(Arc::new)).collect::<Result<_>>()?;
+        Ok(Play { cores: limits.cores.clone(), crews, memory, taken: Arc::default() })
     }
 
     fn given(&self, id: &str) -> Given {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = |core: usize| taken.cores.values().filter(|taken| **taken == core).count();
-        // The one with the fewest receivers.
-        let core = taken.cores.get(id).copied().or_else(|| self.cores.iter().copied().min_by_key(|core| count(*core)));
-        core.into_iter().for_each(|core| {
-            taken.cores.insert(id.to_owned(), core);
-        });
+        let core = fewest(&mut taken.cores, id, self.cores.iter().copied());
+        let crew = fewest(&mut taken.crews, id, 0..self.crews.len()).and_then(|n| self.crews.get(n).cloned());
         let others: u64 = taken.memory.iter().filter(|(other, _)| *other != id).map(|(_, octets)| octets).sum();
-        Given { core, memory: self.memory.map(|all| all.saturating_sub(others)) }
+        Given { core: core.filter(|_| crew.is_none()), crew, memory: self.memory.map(|all| all.saturating_sub(others)) }
     }
+}
+
+/// The one that has the fewest, or had this one before.
+fn fewest(taken: &mut BTreeMap<String, usize>, id: &str, all: impl Iterator<Item = usize>) -> Option<usize> {
+    let count = |one: usize| taken.values().filter(|taken| **taken == one).count();
+    let one = taken.get(id).copied().or_else(|| all.min_by_key(|one| count(*one)))?;
+    taken.insert(id.to_owned(), one);
+    Some(one)
 }
 
 impl Opener for Play {
@@ -159,7 +176,7 @@ pub fn check(config: &config::Config) -> Result<()> {
     let mut places: BTreeMap<std::path::PathBuf, &str> = BTreeMap::new();
     for receiver in &config.receivers {
         let wrong = |what: String| Error::new(Kind::Usage, format!("receiver \"{}\": {what}", receiver.id));
-        let args = play::Args::of(receiver, &Given { core: None, memory: None }).map_err(|error| {
+        let args = play::Args::of(receiver, &Given { core: None, crew: None, memory: None }).map_err(|error| {
             let cure = error.cure_text().to_owned();
             wrong(error.in_one_line()).cure(cure)
         })?;

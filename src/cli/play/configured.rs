@@ -6,13 +6,17 @@ use clap::{Args as _, FromArgMatches};
 use gdmedia::daemon::config::{self, Word};
 use gdmedia::encode::Target;
 use gdmedia::error::{Error, Kind, Result};
+use gdmedia::worker::Crew;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a daemon decides besides.
 pub struct Given {
     /// Core of the receiving thread, where the receiver names none.
     pub core: Option<usize>,
+    /// The thread that receives, where the receiver names no core.
+    pub crew: Option<Arc<Crew>>,
     /// Octets that its frames may take; none: as the machine has them.
     pub memory: Option<u64>,
 }
@@ -32,6 +36,7 @@ impl Args {
         args.xdp.clone_from(&receiver.xdp);
         args.rivermax.clone_from(&receiver.rivermax);
         args.core = receiver.core.or(given.core);
+        args.crew = given.crew.clone().filter(|_| receiver.core.is_none());
         args.memory = given.memory;
         args.sleep = receiver.sleep.0;
         args.buffer = receiver.buffer;
@@ -163,7 +168,7 @@ mod tests {
     use super::*;
     use clap::ValueEnum;
 
-    const NONE: Given = Given { core: None, memory: None };
+    const NONE: Given = Given { core: None, crew: None, memory: None };
 
     fn receiver(text: &str) -> config::Receiver {
         gdmedia::config::parse("receiver", text).unwrap()
@@ -199,14 +204,14 @@ mod tests {
              [gst]\nfragment = \"fakesink\"\n[file]\npath = \"b.raw\"\nformat = \"raw\"\n[preview]\nrate = 5\n",
             out.display()
         );
-        let args = Args::of(&receiver(&text), &Given { core: Some(7), memory: Some(5) }).unwrap();
+        let args = Args::of(&receiver(&text), &Given { core: Some(7), crew: None, memory: Some(5) }).unwrap();
         assert_eq!((args.core, args.memory, args.preview_rate), (Some(3), Some(5), 5));
         assert_eq!(args.out.as_deref(), Some(folder.path().join("a-2.mp4").as_path()), "nothing is written over");
         assert_eq!(args.file(), Some(Path::new("b.raw")));
         assert!(!args.headless && args.again && args.preview_elsewhere && args.preview.is_none());
         let places: Vec<_> = args.places().map(Path::to_owned).collect();
         assert_eq!(places, [folder.path().join("a-2.mp4"), "b.raw".into(), "/srv".into()]);
-        let args = Args::of(&receiver("id = \"a\""), &Given { core: Some(7), memory: None }).unwrap();
+        let args = Args::of(&receiver("id = \"a\""), &Given { core: Some(7), ..NONE }).unwrap();
         assert!(args.headless && args.core == Some(7));
     }
 }

@@ -101,7 +101,10 @@ impl Line {
         let (backend, on_gpu) = (engine.caps().0, engine.is_on_gpu());
         let pause = plan.args.pause(&backend);
         let stepper = engine.into_stepper(&plan.run(), sinks);
-        let worker = Worker::spawn(stepper, pause, plan.args.core, plan.stop.clone())?;
+        let worker = match &plan.args.crew {
+            Some(crew) => crew.add(stepper, plan.stop.clone())?,
+            None => Worker::spawn(stepper, pause, plan.args.core, plan.stop.clone())?,
+        };
         Ok(Line { plan, worker: Some(worker), metering, backend, processor, on_gpu })
     }
     /// Ends it.
