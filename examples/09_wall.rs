@@ -8,7 +8,7 @@
 mod fake;
 
 use fake::{Fake, Picture, dead, receiver};
-use gdmedia::daemon::api::{Scope, Server, Settings, Token};
+use gdmedia::daemon::api::{Listen, Scope, Server, Settings, Token};
 use gdmedia::daemon::{EventKind, State};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut settings = Settings::default();
     if let Some(address) = arguments.next() {
-        settings.listen = vec![address.parse()?];
+        settings.listen = Listen(vec![address.parse()?]);
     }
     let file = std::env::temp_dir().join(format!("gdmedia-wall-{}", std::process::id()));
     if let Some(token) = arguments.next() {

@@ -10,7 +10,7 @@ mod prometheus;
 
 use client::{Answer, Events, LONG, ask, connect, get, raw, request, rest};
 use fake::{Fake, Picture, SDP, dead, receiver};
-use gdmedia::daemon::api::{Limits, Scope, Server, Settings, Tls, Token, table};
+use gdmedia::daemon::api::{Limits, Listen, Scope, Server, Settings, Tls, Token, table};
 use gdmedia::daemon::{Action, EventKind, Refusal, Reloaded, State};
 use proptest::prelude::*;
 use rustls::pki_types::pem::PemObject as _;
@@ -39,7 +39,7 @@ impl Running {
     fn of(fake: Fake, mut settings: Settings) -> Self {
         let fake = Arc::new(fake);
         if settings.listen == Settings::default().listen {
-            settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+            settings.listen = Listen(vec!["127.0.0.1:0".parse().unwrap()]);
         }
         let server = Server::open(fake.clone(), &settings).unwrap();
         let address = server.addresses()[0];
@@ -426,8 +426,12 @@ fn tokens_and_what_they_allow() {
 
 #[test]
 fn it_does_not_listen_to_others_without_tokens() {
-    let everywhere =
-        |tokens, open| Settings { listen: vec!["0.0.0.0:0".parse().unwrap()], tokens, open, ..Settings::default() };
+    let everywhere = |tokens, open| Settings {
+        listen: Listen(vec!["0.0.0.0:0".parse().unwrap()]),
+        tokens,
+        open,
+        ..Settings::default()
+    };
     let fake = Arc::new(Fake::new(vec![]));
     let error = Server::open(fake.clone(), &everywhere(vec![], false)).unwrap_err();
     assert!(error.to_string().contains("which others reach, and has no tokens"), "{error}");
@@ -604,7 +608,7 @@ fn https_with_its_certificate() {
     install("one");
     let mut settings =
         Settings { tls: Some(Tls { certificate: certificate.clone(), key: key.clone() }), ..Settings::default() };
-    settings.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    settings.listen = Listen(vec!["127.0.0.1:0".parse().unwrap()]);
     let running = Running::new(settings.clone());
     assert!(running.server.urls()[0].starts_with("https://127.0.0.1:"));
     for version in [&TLS12, &TLS13] {
@@ -652,7 +656,7 @@ fn settings_are_taken_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = with_tokens(folder.path());
     // The address that it has, as it was asked for, and another one.
-    settings.listen = vec!["127.0.0.1:0".parse().unwrap(), "127.0.0.2:0".parse().unwrap()];
+    settings.listen = Listen(vec!["127.0.0.1:0".parse().unwrap(), "127.0.0.2:0".parse().unwrap()]);
     running.server.reload(&settings).unwrap();
     let addresses = running.server.addresses();
     assert_eq!((addresses[0], addresses.len()), (first, 2));
@@ -662,13 +666,13 @@ fn settings_are_taken_while_it_runs() {
     // One that is wrong changes nothing.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut wrong = settings.clone();
-    (wrong.tokens, wrong.listen) = (vec![], vec![taken.local_addr().unwrap()]);
+    (wrong.tokens, wrong.listen) = (vec![], Listen(vec![taken.local_addr().unwrap()]));
     let error = running.server.reload(&wrong).unwrap_err();
     assert!(error.to_string().contains("is in use"), "{error}");
     assert_eq!(running.server.addresses(), addresses);
     running.get("/api/v1").refuses(401, "a token is needed");
     // The first address is given up.
-    settings.listen.remove(0);
+    settings.listen.0.remove(0);
     running.server.reload(&settings).unwrap();
     assert_eq!(running.server.addresses(), addresses[1..]);
     let begun = Instant::now();

@@ -2,6 +2,8 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>, and for names
 //! <https://prometheus.io/docs/practices/naming/>.
 
+#![allow(dead_code, reason = "each user needs a part of it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -70,6 +70,14 @@ pub fn flow(description: &Description, number: Option<usize>) -> Result<&Flow> {
     }
 }
 
+/// What would be received of an SDP, in one line.
+#[cfg(feature = "daemon")]
+pub fn seen(description: &Description, number: Option<usize>) -> Result<String> {
+    let flow = flow(description, number)?;
+    gdmedia::pipeline::wire(video(flow, description)?)?;
+    Ok(summary(flow))
+}
+
 /// The video of a flow that can be received.
 pub fn video<'a>(flow: &'a Flow, description: &Description) -> Result<&'a Video> {
     match &flow.essence {

@@ -56,11 +56,9 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 
 /// A refusal of the daemon, about a receiver or the configuration.
 pub(super) fn refused(refusal: Refusal, id: &str) -> Problem {
-    // What is wrong and what helps come as one text with a line each.
     let parts = |text: String, otherwise: &str| {
-        let (error, cure) = text.split_once('\n').unwrap_or((&text, ""));
-        let cure = cure.trim().trim_start_matches("cure:").trim();
-        (error.trim().to_owned(), if cure.is_empty() { otherwise.to_owned() } else { cure.to_owned() })
+        let (error, cure) = parted(&text);
+        (error.to_owned(), if cure.is_empty() { otherwise.to_owned() } else { cure.to_owned() })
     };
     match refusal {
         Refusal::Unknown => Problem::no_receiver(id),
@@ -73,6 +71,28 @@ pub(super) fn refused(refusal: Refusal, id: &str) -> Problem {
             Problem::new(StatusCode::CONFLICT, error, cure)
         }
     }
+}
+
+/// What is wrong and what helps: a line each, or the cure in brackets at the end.
+fn parted(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    if let Some((error, cure)) = text.split_once('\n') {
+        return (error.trim(), cure.trim().trim_start_matches("cure:").trim());
+    }
+    let Some(inside) = text.strip_suffix(')') else { return (text, "") };
+    // The bracket that belongs to the last one.
+    let mut open = 1;
+    for (at, c) in inside.char_indices().rev() {
+        open = match c {
+            ')' => open + 1,
+            '(' => open - 1,
+            _ => open,
+        };
+        if open == 0 {
+            return (inside[..at].trim(), inside[at + 1..].trim());
+        }
+    }
+    (text, "")
 }
 
 /// What the daemon answers later; it has so long.
@@ -167,4 +187,23 @@ pub(super) fn stream(kind: &'static str, parts: impl futures_util::Stream<Item =
     use futures_util::StreamExt as _;
     let parts = parts.map(Ok::<_, std::convert::Infallible>);
     ([(header::CONTENT_TYPE, kind)], Body::from_stream(parts)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cure_is_told_from_what_is_wrong() {
+        for (text, wanted) in [
+            ("no flow", ("no flow", "")),
+            ("no flow\n  cure: add one", ("no flow", "add one")),
+            ("line 4 is wrong (write a time (with a unit))", ("line 4 is wrong", "write a time (with a unit)")),
+            ("odd) end)", ("odd) end)", "")),
+            (")", (")", "")),
+            ("", ("", "")),
+        ] {
+            assert_eq!(parted(text), wanted, "{text}");
+        }
+    }
 }

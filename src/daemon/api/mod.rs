@@ -30,7 +30,7 @@ mod tls;
 mod tokens;
 
 pub use server::Server;
-pub use settings::{Limits, PORT, Scope, Settings, Tls, Token};
+pub use settings::{Limits, Listen, PORT, Scope, Settings, Tls, Token};
 
 use self::guard::Guard;
 use super::Control;

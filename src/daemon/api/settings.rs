@@ -1,163 +1,131 @@
 //! The table `[api]` of the configuration.
 
+use crate::daemon::config::table::{Written, table, words};
 use crate::error::{Error, Kind, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Where the API listens, and whom it lets in. The table `[api]` of the configuration:
-///
-/// ```toml
-/// [api]
-/// listen = ["127.0.0.1:8080", "10.1.0.7:8443"]
-/// hosts = ["ingest.example.org"]
-///
-/// [api.tls]
-/// certificate = "/etc/gdmedia/tls.crt"
-/// key = "/etc/gdmedia/tls.key"
-///
-/// [[api.tokens]]
-/// name = "wall"
-/// file = "/etc/gdmedia/wall.token"
-///
-/// [[api.tokens]]
-/// name = "operators"
-/// sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-/// scopes = ["control"]
-///
-/// [api.limits]
-/// requests_per_second = 200
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// Addresses with ports, one or a list; an empty list: no API. Port 0 is any free one. `127.0.0.1:8080` when nothing is
-    /// said.
-    #[serde(deserialize_with = "one_or_several")]
-    pub listen: Vec<SocketAddr>,
-    /// Listens beyond this machine although there are no tokens: whoever reaches it sees and steers everything.
-    pub open: bool,
-    /// Names that browsers and others may have for it, besides addresses, `localhost` and this machine's name.
-    pub hosts: Vec<String>,
-    /// HTTPS instead of HTTP, at all addresses.
-    pub tls: Option<Tls>,
-    /// Who may do what. Where there is one, every request for data needs one, from this machine as well.
-    pub tokens: Vec<Token>,
-    /// What a client may take up.
-    pub limits: Limits,
-}
-
-/// The table `[api.tls]`: PEM files, read again when they change and when the configuration is read again.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// The server's certificate, then those between it and a root.
-    pub certificate: PathBuf,
-    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
-    pub key: PathBuf,
-}
-
-/// A table `[[api.tokens]]`: a bearer token (RFC 6750), from a file or known by its hash alone.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Token {
-    /// For people, and in logs.
-    pub name: String,
-    /// A file that holds the token and nothing else.
-    pub file: Option<PathBuf>,
-    /// SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`.
-    pub sha256: Option<String>,
-    /// What it allows: `read`, or `control`, which includes `read`. `read` when nothing is said.
-    #[serde(default = "read_only")]
-    pub scopes: Vec<Scope>,
-}
-
-/// What a request needs, and a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// To see.
-    Read,
-    /// To start, stop and switch receivers, and to have the configuration read again. To see as well.
-    Control,
-}
-
-/// The table `[api.limits]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Octets of a request's body.
-    pub body: usize,
-    /// Octets of a request's line and headers.
-    pub header: usize,
-    /// Headers of a request.
-    pub headers: usize,
-    /// Requests a second of one peer (IPv6: of its /64), in the long run.
-    pub requests_per_second: u32,
-    /// Requests that a peer may make at once.
-    pub burst: u32,
-    /// Connections at once, of all peers.
-    pub connections: usize,
-    /// Connections at once of one peer.
-    pub connections_per_peer: usize,
-    /// Seconds in which a request must have come, its headers and its body each.
-    pub request_seconds: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))],
-            open: false,
-            hosts: Vec::new(),
-            tls: None,
-            tokens: Vec::new(),
-            limits: Limits::default(),
-        }
+table! {
+    /// The API: where it listens, and whom it lets in.
+    pub struct Settings {
+        /// Addresses with ports, one or a list; an empty list: no API. Port 0 is any free one.
+        listen: Listen = Listen::default(), "\"127.0.0.1:8080\"";
+        /// Listens beyond this machine although there are no tokens: whoever reaches it sees and steers everything.
+        open: bool = false, "true";
+        /// Names that clients may have for it, besides addresses, `localhost` and this machine's name.
+        hosts: Vec<String> = Vec::new(), "[\"ingest.example.org\"]";
+        /// HTTPS instead of HTTP, at all addresses.
+        tls: Option<Tls> = None, "";
+        /// Who may do what. Where there is one, every request for data needs one, from this machine as well.
+        tokens: Vec<Token> = Vec::new(), "";
+        /// What a client may take up.
+        limits: Limits = Limits::default(), "";
     }
 }
 
-impl Default for Limits {
+table! {
+    /// HTTPS by PEM files, which are read again when they change and when the configuration is read again.
+    pub struct Tls {
+        /// The server's certificate, then those between it and a root.
+        certificate: PathBuf = PathBuf::new(), "\"/etc/gdmedia/tls.crt\"";
+        /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+        key: PathBuf = PathBuf::new(), "\"/etc/gdmedia/tls.key\"";
+    }
+}
+
+table! {
+    /// A bearer token (RFC 6750), from a file or known by its hash alone: one of both.
+    pub struct Token {
+        /// For people.
+        name: String = String::new(), "\"wall\"";
+        /// A file that holds the token and nothing else.
+        file: Option<PathBuf> = None, "\"/etc/gdmedia/wall.token\"";
+        /// SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`.
+        sha256: Option<String> = None, "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"";
+        /// What it allows: `read`, or `control`, which includes `read`.
+        scopes: Vec<Scope> = vec![Scope::Read], "[\"read\"]";
+    }
+}
+
+words! {
+    /// What a request needs, and a token allows.
+    pub enum Scope {
+        /// To see.
+        Read = "read",
+        /// To start, stop and switch receivers, and to have the configuration read again. To see as well.
+        Control = "control",
+    }
+}
+
+table! {
+    /// What a client of the API may take up.
+    pub struct Limits {
+        /// Octets of a request's body.
+        body: usize = 65536, "65536";
+        /// Octets of a request's line and headers.
+        header: usize = 16384, "16384";
+        /// Headers of a request.
+        headers: usize = 64, "64";
+        /// Requests a second of one peer (IPv6: of its /64), in the long run.
+        requests_per_second: u32 = 100, "100";
+        /// Requests that a peer may make at once.
+        burst: u32 = 400, "400";
+        /// Connections at once, of all peers; as it was at the start.
+        connections: usize = 256, "256";
+        /// Connections at once of one peer.
+        connections_per_peer: usize = 64, "64";
+        /// Seconds in which a request must have come, its headers and its body each.
+        request_seconds: u32 = 10, "10";
+    }
+}
+
+/// Addresses that are listened at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen(pub Vec<SocketAddr>);
+
+impl Default for Listen {
     fn default() -> Self {
-        Limits {
-            body: 64 << 10,
-            header: 16 << 10,
-            headers: 64,
-            requests_per_second: 100,
-            burst: 400,
-            connections: 256,
-            connections_per_peer: 64,
-            request_seconds: 10,
-        }
+        Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))])
+    }
+}
+impl std::ops::Deref for Listen {
+    type Target = Vec<SocketAddr>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+impl Written for Listen {
+    fn written(&self) -> Option<String> {
+        let all: Vec<String> = self.iter().map(|address| format!("\"{address}\"")).collect();
+        Some(format!("[{}]", all.join(", ")))
     }
 }
 
 /// Where nothing else is said.
 pub const PORT: u16 = 8080;
 
-fn read_only() -> Vec<Scope> {
-    vec![Scope::Read]
-}
-
-fn one_or_several<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Vec<SocketAddr>, D::Error> {
-    struct Addresses;
-    impl<'de> serde::de::Visitor<'de> for Addresses {
-        type Value = Vec<SocketAddr>;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an address with its port, such as \"127.0.0.1:8080\", or a list of them")
-        }
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
-            Ok(vec![address(text).map_err(E::custom)?])
-        }
-        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Self::Value, A::Error> {
-            let mut all = Vec::new();
-            while let Some(text) = seq.next_element::<String>()? {
-                all.push(address(&text).map_err(serde::de::Error::custom)?);
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        struct Addresses;
+        impl<'de> serde::de::Visitor<'de> for Addresses {
+            type Value = Listen;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an address with its port, such as \"127.0.0.1:8080\", or a list of them")
             }
-            Ok(all)
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Listen, E> {
+                Ok(Listen(vec![address(text).map_err(E::custom)?]))
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Listen, A::Error> {
+                let mut all = Vec::new();
+                while let Some(text) = seq.next_element::<String>()? {
+                    all.push(address(&text).map_err(serde::de::Error::custom)?);
+                }
+                Ok(Listen(all))
+            }
         }
+        from.deserialize_any(Addresses)
     }
-    from.deserialize_any(Addresses)
 }
 
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
@@ -194,6 +162,9 @@ impl Settings {
         }
         for (n, token) in self.tokens.iter().enumerate() {
             let name = &token.name;
+            if name.is_empty() {
+                return wrong("a token in [[api.tokens]] has no name".into(), "give it one, such as name = \"wall\"");
+            }
             if self.tokens[..n].iter().any(|other| other.name == *name) {
                 return wrong(format!("[[api.tokens]] has two with the name {name:?}"), "give each its own name");
             }
@@ -209,6 +180,14 @@ impl Settings {
                     "write scopes = [\"read\"] or scopes = [\"control\"]",
                 );
             }
+        }
+        if let Some(tls) = &self.tls
+            && (tls.certificate.as_os_str().is_empty() || tls.key.as_os_str().is_empty())
+        {
+            return wrong(
+                "[api.tls] needs both certificate and key".into(),
+                "write certificate = \"/etc/gdmedia/tls.crt\" and key = \"/etc/gdmedia/tls.key\"",
+            );
         }
         self.limits.check()
     }
@@ -247,7 +226,7 @@ mod tests {
     fn nothing_said_is_this_machine_alone() {
         let settings = read("").unwrap();
         assert_eq!(settings, Settings::default());
-        assert_eq!(settings.listen, ["127.0.0.1:8080".parse().unwrap()]);
+        assert_eq!(*settings.listen, ["127.0.0.1:8080".parse().unwrap()]);
         settings.check().unwrap();
     }
 
@@ -259,12 +238,12 @@ mod tests {
              [limits]\nburst = 7\n",
         )
         .unwrap();
-        assert_eq!(settings.listen, ["[::1]:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
+        assert_eq!(*settings.listen, ["[::1]:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
         assert_eq!(settings.tokens[0].scopes, [Scope::Read]);
         assert_eq!(settings.tokens[1].scopes, [Scope::Read, Scope::Control]);
         assert_eq!((settings.limits.burst, settings.limits.body), (7, 65_536));
-        assert_eq!(read("listen = \"0.0.0.0:80\"").unwrap().listen, ["0.0.0.0:80".parse().unwrap()]);
-        assert_eq!(read("listen = []").unwrap().listen, []);
+        assert_eq!(*read("listen = \"0.0.0.0:80\"").unwrap().listen, ["0.0.0.0:80".parse().unwrap()]);
+        assert_eq!(*read("listen = []").unwrap().listen, []);
     }
 
     #[test]
@@ -276,7 +255,6 @@ mod tests {
             ("lisen = \"127.0.0.1:1\"", "unknown field `lisen`"),
             ("[limits]\nbodies = 1", "unknown field `bodies`"),
             ("[[tokens]]\nname = \"n\"\nfile = \"f\"\nscopes = [\"write\"]", "unknown variant `write`"),
-            ("[tls]\ncertificate = \"c\"", "missing field `key`"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");
@@ -292,6 +270,8 @@ mod tests {
                 "[[tokens]]\nname = \"n\"\nfile = \"f\"\n[[tokens]]\nname = \"n\"\nfile = \"g\"",
                 "two with the name \"n\"",
             ),
+            ("[tls]\ncertificate = \"c\"", "needs both certificate and key"),
+            ("[[tokens]]\nfile = \"f\"", "has no name"),
             ("[limits]\nbody = 1", "body = 1 in [api.limits] is not between 1024 and 16777216"),
             ("[limits]\nrequest_seconds = 0", "request_seconds = 0"),
         ] {

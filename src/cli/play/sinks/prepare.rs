@@ -32,6 +32,18 @@ pub struct Prepared {
     pub(super) alone: bool,
 }
 
+#[cfg(feature = "daemon")]
+impl Prepared {
+    /// A sink is to take frames where a GPU has them.
+    #[allow(clippy::unused_self, reason = "without GPU or GStreamer there is none")]
+    pub fn wants_gpu(&self) -> bool {
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        return self.fit.is_some() || self.encode.as_ref().is_some_and(Plan::is_on_gpu);
+        #[cfg(not(all(feature = "cuda", feature = "gst")))]
+        false
+    }
+}
+
 /// Finds the fragment or window that the options ask for, and the layout that suits it.
 ///
 /// # Errors
@@ -62,7 +74,7 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
         Some(output) => output.into(),
         None => {
             // Frames for files of y4m are planar; others are taken as they come, from the wire or a recording.
-            let as_it_is = args.out.is_none() || args.raw_out();
+            let as_it_is = args.file().is_none() || args.raw_out();
             let planar = Layout::new(*wire, Output::Planar).is_ok();
             let otherwise = match args.recorded {
                 Some(output) if as_it_is => output,

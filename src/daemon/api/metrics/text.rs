@@ -88,7 +88,7 @@ mod tests {
         text.count(&[("path", "C:\\DIR"), ("error", "Cannot find \"FILE\"\n")], 3);
         text.metric("b", Kind::Summary, "B.");
         text.part("_sum", &[("q", "")], 0.25);
-        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e21].map(|value| text.sample(&[], value));
+        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e21].into_iter().for_each(|value| text.sample(&[], value));
         let wanted = "# HELP a_total Back\\\\slash,\\nline.\n# TYPE a_total counter\na_total 18446744073709551615\n\
                       a_total{path=\"C:\\\\DIR\",error=\"Cannot find \\\"FILE\\\"\\n\"} 3\n# HELP b B.\n# TYPE b summary\n\
                       b_sum{q=\"\"} 0.25\nb NaN\nb +Inf\nb -Inf\nb 1000000000000000000000\n";
