@@ -781,6 +781,47 @@ fn metrics_are_as_the_format_says() {
     );
 }
 
+/// Whatever a dashboard or an alert asks for is there, with the labels that it asks by.
+#[test]
+fn dashboards_and_alerts_name_metrics_that_there_are() {
+    let running = plain();
+    let page = prometheus::read(&running.get("/metrics").text());
+    let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let mut expressions = Vec::new();
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(deploy.join("grafana/gdmedia.json")).unwrap()).unwrap();
+    strings(&dashboard, &mut expressions);
+    let rules = std::fs::read_to_string(deploy.join("prometheus/gdmedia.rules.yml")).unwrap();
+    expressions.extend(rules.lines().map(str::to_owned));
+    let mut asked = BTreeSet::new();
+    for expression in &expressions {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let starts = expression.match_indices("gdmedia_").chain(expression.match_indices("process_")).map(|(at, _)| at);
+        for at in starts.filter(|&at| !expression[..at].ends_with(is_name)) {
+            let rest = &expression[at..];
+            let (name, after) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
+            assert!(page.names().contains_key(name), "{name} is no metric: {expression}");
+            asked.insert(name.to_owned());
+            // Names of labels stand before `=`, `=~` and the like.
+            let inside = after.strip_prefix('{').and_then(|inside| inside.split_once('}')).map_or("", |(inside, _)| inside);
+            let known: BTreeSet<&str> = page.samples(name).iter().flat_map(|(labels, _)| labels.keys().map(String::as_str)).collect();
+            for label in inside.split(',').filter_map(|part| part.split(['=', '!']).next()).map(str::trim) {
+                let by_scraping = matches!(label, "" | "instance" | "job");
+                assert!(by_scraping || page.samples(name).is_empty() || known.contains(label), "{name} has no {label}: {expression}");
+            }
+        }
+    }
+    assert!(asked.len() > 30, "{asked:?}");
+}
+
+fn strings(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.clone()),
+        Value::Array(all) => all.iter().for_each(|value| strings(value, into)),
+        Value::Object(all) => all.values().for_each(|value| strings(value, into)),
+        _ => {}
+    }
+}
+
 #[test]
 fn counters_do_not_go_back() {
     let running = plain();

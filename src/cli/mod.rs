@@ -7,6 +7,7 @@ mod doctor;
 mod export;
 mod held;
 mod load;
+mod manual;
 mod play;
 mod record;
 mod reports;
@@ -56,6 +57,12 @@ enum Verb {
     Daemon(daemon::Args),
     /// Hand AF_XDP sockets to receivers that run without rights.
     XdpHelper(xdp_helper::Args),
+    /// Write man pages.
+    #[command(hide = true)]
+    Man(manual::Man),
+    /// Write completions for bash, zsh and fish.
+    #[command(hide = true)]
+    Completions(manual::Completions),
 }
 
 /// Runs the program.
@@ -90,6 +97,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "daemon")]
         Some(Verb::Daemon(args)) => daemon::run(args),
         Some(Verb::XdpHelper(args)) => xdp_helper::run(&args),
+        Some(Verb::Man(args)) => manual::man(&args, <Cli as clap::CommandFactory>::command()),
+        Some(Verb::Completions(args)) => manual::completions(&args, <Cli as clap::CommandFactory>::command()),
     };
     result.unwrap_or_else(|error| {
         say::say!("gdmedia: {error}");

@@ -353,7 +353,7 @@ mod tests {
         let config = set(&[
             ("GDMEDIA_LIMITS__RECEIVERS", "7"),
             ("GDMEDIA_LIMITS__CORES", "[1, 2]"),
-            ("GDMEDIA_API__LISTEN", "0.0.0.0:80"),
+            ("GDMEDIA_API__LISTEN", "127.0.0.1:80"),
             ("GDMEDIA_DAEMON__STOP_TIMEOUT", "2s"),
             ("GDMEDIA_STATE__FOLDER", "/tmp/x"),
             ("GDMEDIA_LOG", "debug"),
@@ -361,7 +361,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((config.limits.receivers, config.limits.cores.as_slice()), (7, &[1, 2][..]));
-        assert_eq!(*config.api.listen, ["0.0.0.0:80".parse().unwrap()]);
+        assert_eq!(*config.api.listen, ["127.0.0.1:80".parse().unwrap()]);
         assert_eq!(config.daemon.stop_timeout.0, Duration::from_secs(2));
         assert_eq!(config.state.folder.as_deref(), Some(Path::new("/tmp/x")));
         let wrong = set(&[("GDMEDIA_API__LISTN", "x")]).unwrap_err().to_string();
