@@ -249,5 +249,8 @@ fn where_it_cannot_listen_it_does_not_begin() {
         let output = gdmedia(&["daemon", "-c", &config]);
         assert_eq!(output.code, code, "{}", output.stderr);
         assert!(output.stderr.contains(words) && output.stderr.contains("cure: "), "{}", output.stderr);
-    }
+    }    let none = dir.join("none").display().to_string();
+    let config = dir.write("gdmedia.toml", &format!("[[api.tokens]]\nname = \"wall\"\nfile = \"{none}\"\n"));
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert!(output.code == 69 && output.stderr.contains("the token \"wall\" cannot be read from"), "{}", output.stderr);
 }

@@ -66,6 +66,7 @@ fn load(path: &Path) -> Result<Loaded> {
 /// Whatever can be said without receiving.
 fn check(path: &Path, json: bool) -> Result<ExitCode> {
     let loaded = load(path)?;
+    loaded.config.api.check_files()?;
     let count = loaded.config.receivers.len();
     let mut wrong = 0;
     for receiver in &loaded.config.receivers {

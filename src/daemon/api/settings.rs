@@ -1,5 +1,6 @@
 //! The table `[api]` of the configuration.
 
+use super::guard::Policy;
 use crate::daemon::config::table::{Written, table, words};
 use crate::error::{Error, Kind, Result};
 use serde::{Deserialize, Deserializer};
@@ -190,6 +191,16 @@ impl Settings {
             );
         }
         self.limits.check()
+    }
+}
+
+impl Settings {
+    /// What is wrong with them and with their files: certificate, key, tokens.
+    ///
+    /// # Errors
+    /// As of [`Settings::check`]; a file cannot be read, or does not hold what it should.
+    pub fn check_files(&self) -> Result<()> {
+        Policy::read(self).map(drop)
     }
 }
 
