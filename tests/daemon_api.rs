@@ -788,7 +788,8 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
     let page = prometheus::read(&running.get("/metrics").text());
     let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
     let mut expressions = Vec::new();
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(deploy.join("grafana/gdmedia.json")).unwrap()).unwrap();
+    let dashboard: Value =
+        serde_json::from_str(&std::fs::read_to_string(deploy.join("grafana/gdmedia.json")).unwrap()).unwrap();
     strings(&dashboard, &mut expressions);
     let rules = std::fs::read_to_string(deploy.join("prometheus/gdmedia.rules.yml")).unwrap();
     expressions.extend(rules.lines().map(str::to_owned));
@@ -802,11 +803,16 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
             assert!(page.names().contains_key(name), "{name} is no metric: {expression}");
             asked.insert(name.to_owned());
             // Names of labels stand before `=`, `=~` and the like.
-            let inside = after.strip_prefix('{').and_then(|inside| inside.split_once('}')).map_or("", |(inside, _)| inside);
-            let known: BTreeSet<&str> = page.samples(name).iter().flat_map(|(labels, _)| labels.keys().map(String::as_str)).collect();
+            let inside =
+                after.strip_prefix('{').and_then(|inside| inside.split_once('}')).map_or("", |(inside, _)| inside);
+            let known: BTreeSet<&str> =
+                page.samples(name).iter().flat_map(|(labels, _)| labels.keys().map(String::as_str)).collect();
             for label in inside.split(',').filter_map(|part| part.split(['=', '!']).next()).map(str::trim) {
                 let by_scraping = matches!(label, "" | "instance" | "job");
-                assert!(by_scraping || page.samples(name).is_empty() || known.contains(label), "{name} has no {label}: {expression}");
+                assert!(
+                    by_scraping || page.samples(name).is_empty() || known.contains(label),
+                    "{name} has no {label}: {expression}"
+                );
             }
         }
     }

@@ -169,7 +169,7 @@ fn a_receiver_from_its_sender_to_a_picture_in_a_browser() {
     assert_eq!(daemon.metric("gdmedia_receiver_switches_total", &[]), Some(1.0));
     // What is no SDP changes nothing.
     let answer = daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", "v=0\r\ns=nothing\r\n");
-    answer.refuses(422, "no flow in this SDP");
+    answer.refuses(422, "no medium");
     assert_eq!(daemon.get("/api/v1/receivers/cam1").json()["flow"]["name"], "another");
 
     // What happened, for whoever comes now.
@@ -249,7 +249,8 @@ fn where_it_cannot_listen_it_does_not_begin() {
         let output = gdmedia(&["daemon", "-c", &config]);
         assert_eq!(output.code, code, "{}", output.stderr);
         assert!(output.stderr.contains(words) && output.stderr.contains("cure: "), "{}", output.stderr);
-    }    let none = dir.join("none").display().to_string();
+    }
+    let none = dir.join("none").display().to_string();
     let config = dir.write("gdmedia.toml", &format!("[[api.tokens]]\nname = \"wall\"\nfile = \"{none}\"\n"));
     let output = gdmedia(&["daemon", "--check", "-c", &config]);
     assert!(output.code == 69 && output.stderr.contains("the token \"wall\" cannot be read from"), "{}", output.stderr);

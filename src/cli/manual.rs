@@ -49,7 +49,9 @@ fn made(folder: &Path) -> Result<()> {
 }
 
 fn cannot(path: &Path, error: std::io::Error) -> Error {
-    Error::new(Kind::Output, format!("{} cannot be written", path.display())).because(error).cure("choose another folder with --to")
+    Error::new(Kind::Output, format!("{} cannot be written", path.display()))
+        .because(error)
+        .cure("choose another folder with --to")
 }
 
 #[cfg(test)]

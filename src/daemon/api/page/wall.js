@@ -53,7 +53,7 @@ function paint(receiver) {
   tile.away.hidden = !away;
   tile.image.classList.toggle("old", !!away);
   put(tile.fps, running && status ? status.fps.toFixed(2) : "–");
-  put(tile.rate, running && status ? (status.bit_rate / 1e9).toFixed(2) : "–");
+  put(tile.rate, running && status ? (status.bit_rate / 1e9).toFixed(status.bit_rate < 1e8 ? 3 : 2) : "–");
   put(tile.lost, status ? grouped(status.lost) : "–");
   // Red for as long as it matters: half a minute after the last loss.
   if (status && status.lost > tile.losses) tile.lossAt = performance.now();
