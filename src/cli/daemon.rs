@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 /// Options of the verb.
 #[derive(clap::Args)]
@@ -94,11 +95,12 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let signals = Signals::install()?;
     let first = load(&path)?;
     let opener = Play::new(&first.config.limits)?;
-    let json = args.json;
+    let (printer, lines) = Printer::start(args.json)?;
     let options = Options {
         opener: Arc::new(opener),
         load: Box::new(move || load(&path)),
-        say: Some(Box::new(move |event| print(event, json))),
+        // Who does not read what is said holds up nobody.
+        say: Some(Box::new(move |event| drop(lines.try_send(event.clone())))),
         resume: !args.no_resume,
         // systemd gives several where several are configured.
         state: std::env::var("STATE_DIRECTORY")
@@ -120,6 +122,8 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
         died = daemon.has_died();
     }
     let late = daemon.stop();
+    drop(daemon);
+    printer.end();
     if died {
         return Err(Error::new(Kind::Internal, "the supervisor died").cure("please report this"));
     }
@@ -128,6 +132,32 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     }
     Err(Error::new(Kind::Output, format!("receivers did not end in time: {}", late.join(", ")))
         .cure("look for a disk, a pipe or a GStreamer element that stands still; raise daemon.stop_timeout"))
+}
+
+/// The thread that says what happens.
+struct Printer(std::thread::JoinHandle<()>);
+
+impl Printer {
+    /// Lines that may wait for whoever reads them.
+    const WAITING: usize = 4096;
+    /// So long the last ones have.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn start(json: bool) -> Result<(Self, SyncSender<Event>)> {
+        let (to, from) = sync_channel::<Event>(Self::WAITING);
+        let thread = std::thread::Builder::new()
+            .name("events".into())
+            .spawn(move || from.iter().for_each(|event| print(&event, json)))
+            .map_err(|e| Error::new(Kind::Unavailable, "no thread for events").because(e))?;
+        Ok((Printer(thread), to))
+    }
+    /// When nobody has anything to say any more.
+    fn end(self) {
+        let begun = Instant::now();
+        while !self.0.is_finished() && begun.elapsed() < Self::PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// A line for each event.
