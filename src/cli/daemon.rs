@@ -112,6 +112,9 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let daemon = Arc::new(Daemon::start(options)?);
     // What shows and steers the daemon is begun here, with `daemon.clone()` as its `Control`: the API with `first.config.api`,
     // the NMOS node beside it. Both end before the receivers do.
+    if let Some(listen) = &first.config.api.listen {
+        daemon.tell(format!("nothing is served at {listen}: this gdmedia was built without the API"));
+    }
     let mut died = false;
     while !signals.end() && !died {
         std::thread::sleep(TICK);

@@ -41,7 +41,7 @@ impl Play {
     /// # Errors
     /// There are no such threads.
     pub fn new(limits: &config::Limits) -> Result<Self> {
-        let memory = (limits.memory > 0).then(|| (limits.memory as u64) << 20);
+        let memory = (limits.memory > 0).then_some((limits.memory as u64).saturating_mul(1 << 20));
         let core = |n: usize| limits.cores.get(n.checked_rem(limits.cores.len())?).copied();
         let crews = (0..limits.workers).map(|n| Crew::start(SLEEP, core(n)).map(Arc::new)).collect::<Result<_>>()?;
         Ok(Play { cores: limits.cores.clone(), crews, memory, taken: Arc::default() })

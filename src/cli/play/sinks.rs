@@ -9,9 +9,9 @@ mod told;
 
 pub use self::offers::Offers;
 pub use self::placed::Kind as SinkKind;
-use self::placed::{EndsRun, Placed, Slot, fill};
 #[cfg(feature = "daemon")]
-pub use self::placed::{State, free};
+pub use self::placed::State;
+use self::placed::{EndsRun, Placed, Slot, fill};
 pub use self::prepare::{Prepared, prepare};
 
 use super::engine::Run;
