@@ -145,7 +145,7 @@ fn recordings(folder: &Path) -> Vec<PathBuf> {
 fn recorded(folder: &Path) -> Vec<u64> {
     let recording = Recording::open(&recordings(folder)[0]).unwrap();
     let layout = recording.header().layout.clone();
-    let mut room = vec![0; recording.header().frame_octets() as usize];
+    let mut room = vec![0; recording.header().frame_octets()];
     let number = |place| {
         recording.load(place, &mut room).unwrap();
         pattern::read_number(&layout, &room).unwrap()

@@ -32,13 +32,16 @@ use gdmedia::record::Stats;
 use gdmedia::record::Way;
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::send::pattern;
+#[cfg(all(feature = "cuda", any(feature = "gst", feature = "preview")))]
+use gdmedia::sink::SinkQueue;
 use gdmedia::sink::again::{Again, Start};
 #[cfg(feature = "gst")]
 use gdmedia::sink::gst::Overlay;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::{CudaCounters, CudaFit, Fragment};
-use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
+use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, Snapshot, Verdict, Verify};
 use std::path::Path;
+#[cfg(feature = "cuda")]
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -428,6 +431,7 @@ impl Sinks {
     }
     /// What happened to sinks since the last call.
     pub fn events(&self) -> Vec<String> {
+        #[allow(unused_mut, reason = "there are more with a GPU or with GStreamer")]
         let mut events: Vec<String> = self.queues.iter().flat_map(Placed::events).collect();
         #[cfg(feature = "cuda")]
         events.extend(self.device.iter().flat_map(Placed::events));

@@ -11,14 +11,20 @@ use tokio::sync::oneshot;
 impl Unit {
     /// To another SDP.
     pub(super) fn switch(&mut self, sdp: Arc<str>, from: From, reply: Option<oneshot::Sender<Result<(), Refusal>>>) {
+        let goes_on = self.switching.is_some();
         self.answer(Err(Refusal::Unavailable("another switch came before it was done".into())));
         self.switching = Some(Switching { sdp: sdp.clone(), from, reply });
         if let Err(error) = source::check(&sdp) {
             return self.switched(Switched::Refused(error));
         }
         let Some(session) = &mut self.session else { return self.switch_closed() };
-        if self.sdp.as_ref() == Some(&sdp) {
-            return self.switched(Switched::Done("it receives this SDP already".into()));
+        if self.sdp.as_ref() == Some(&sdp) && !goes_on {
+            if let Some(Switching { from, .. }) = &self.switching {
+                self.from = from.clone();
+            }
+            self.tell(EventKind::Switch, "it receives this SDP already");
+            self.remember();
+            return self.answer(Ok(()));
         }
         match session.switch(&sdp) {
             // The looks tell of the rest.

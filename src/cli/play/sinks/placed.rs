@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     File,
+    #[cfg_attr(not(feature = "gst"), allow(dead_code))]
     Encode,
     Record,
+    #[cfg_attr(not(feature = "gst"), allow(dead_code))]
     Gst,
     Snapshot,
     Verify,
