@@ -17,8 +17,10 @@ use gdmedia::sink::export::{self, Export};
 use gdmedia::sink::gst::{CudaFit, Fragment};
 use gdmedia::sink::{Download, Sink, SinkQueue};
 use std::path::Path;
+use std::sync::Arc;
+#[cfg(feature = "daemon")]
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
 
 impl Sinks {
     /// The same for frames of the GPU.
