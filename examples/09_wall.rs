@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         pictures.iter_mut().for_each(Picture::step);
         std::thread::sleep(Duration::from_millis(200));
         let seconds = begun.elapsed().as_secs_f64();
-        lost += u64::from(seconds as u64 % 9 == 0);
+        lost += u64::from((seconds as u64).is_multiple_of(9));
         for id in ["rx01", "rx02", "rx03"] {
             fake.change(id, |receiver| {
                 let Some(status) = &mut receiver.status else { return };

@@ -2,15 +2,17 @@
 #![cfg(feature = "daemon")]
 
 mod common;
+mod netns;
 
 use common::{Temp, free_port, gdmedia, program, temp};
 use gdmedia::record::Recording;
 use gdmedia::send::pattern;
+use netns::Net;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -134,11 +136,18 @@ fn record(dir: &Temp, id: &str) -> String {
     format!("[receivers.record]\nfolder = \"{}\"\nway = \"pwrite\"\n", dir.join(id).display())
 }
 
-/// Numbers of the frames that were recorded.
+/// The recordings in a folder, oldest first.
+fn recordings(folder: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+/// Numbers of the frames of the first one.
 fn recorded(folder: &Path) -> Vec<u64> {
-    let recording = Recording::open(folder).unwrap();
+    let recording = Recording::open(&recordings(folder)[0]).unwrap();
     let layout = recording.header().layout.clone();
-    let mut room = vec![0; recording.header().frame_octets() as usize];
+    let mut room = vec![0; recording.header().frame_octets()];
     let number = |place| {
         recording.load(place, &mut room).unwrap();
         pattern::read_number(&layout, &room).unwrap()
@@ -261,9 +270,10 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
 /// The same while it is recorded: slots that are whole.
 fn recorded_so_far(folder: &Path) -> Vec<u64> {
     let copy = tempfile::tempdir().unwrap();
-    for file in fs::read_dir(folder).unwrap() {
+    fs::create_dir(copy.path().join("0")).unwrap();
+    for file in fs::read_dir(&recordings(folder)[0]).unwrap() {
         let file = file.unwrap();
-        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        fs::copy(file.path(), copy.path().join("0").join(file.file_name())).unwrap();
     }
     recorded(copy.path())
 }
@@ -300,6 +310,59 @@ fn a_sender_and_a_sink_that_end_come_back() {
     let lost = events.iter().filter(|e| e["receiver"] == "full" && e["kind"] == "state").count();
     assert_eq!(lost, 4, "starting, waiting, receiving, stopped: {events:#?}");
     drop(sender);
+}
+
+/// Multicast groups of a namespace, as the kernel has them.
+fn groups(net: &Net) -> Vec<&'static str> {
+    let joined = net.read("/proc/thread-self/net/igmp");
+    // Octets the other way round.
+    [("EF4D0001", "one"), ("EF4D0002", "two")]
+        .into_iter()
+        .filter(|(group, _)| {
+            let turned: String = group.as_bytes().chunks(2).rev().flatten().map(|o| char::from(*o)).collect();
+            joined.contains(&turned)
+        })
+        .map(|(_, name)| name)
+        .collect()
+}
+
+#[test]
+fn groups_are_joined_before_others_are_left_and_all_are_left_at_the_end() {
+    let Some(net) = Net::new() else { return };
+    let dir = temp();
+    let multicast =
+        |name: &str, group: &str| sdp(name, 5004).replace("c=IN IP4 127.0.0.1", &format!("c=IN IP4 {group}/8"));
+    let (one, two) = (multicast("one", "239.77.0.1"), multicast("two", "239.77.0.2"));
+    let text = |sdp: &str| {
+        dir.write("stream.sdp", sdp);
+        "[[receivers]]\nid = \"cam\"\nsdp = \"stream.sdp\"\ngpu = \"off\"\ninterfaces = [\"rx0\"]\n".to_owned()
+            + &record(&dir, "cam")
+    };
+    let config = dir.write("gdmedia.toml", &text(&one));
+    let send = |name: &str, sdp: &str, group: &str| {
+        let path = dir.write(name, sdp);
+        let to = format!("udp://{group}:5004");
+        Net::inside(&net.tx, || {
+            Running::start(&["send", "--to", &to, "--sdp", &path, "--interface", "tx0"], None, Stdio::null())
+        })
+    };
+    let _first = send("one.sdp", &one, "239.77.0.1");
+    let daemon = Net::inside(&net.rx, || Daemon::start(&config, None));
+    daemon.says("cam", "receiving");
+    assert_eq!(groups(&net), ["one"]);
+    // Nobody sends there yet: both are joined, and frames of the first one go on.
+    text(&two);
+    daemon.running.signal("HUP");
+    daemon.says("cam", "another flow is received beside the one before");
+    assert_eq!(groups(&net), ["one", "two"]);
+    let _second = send("two.sdp", &two, "239.77.0.2");
+    daemon.says("cam", "switched to 64x36");
+    until("the group to be left", || (groups(&net) == ["two"]).then_some(()));
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.end();
+    assert!(groups(&net).is_empty());
+    let numbers = recorded(&dir.join("cam"));
+    assert_eq!(jumps(&numbers).len(), 1, "{:?}", jumps(&numbers));
 }
 
 #[test]

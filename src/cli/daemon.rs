@@ -13,8 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Options of the verb.
 #[derive(clap::Args)]
@@ -96,7 +97,7 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let signals = Signals::install()?;
     let first = load(&path)?;
     let opener = Play::new(&first.config.limits)?;
-    let json = args.json;
+    let (printer, lines) = Printer::start(args.json)?;
     // Once it is there, another configuration is one that it takes as well.
     let api: Arc<OnceLock<api::Server>> = Arc::default();
     let listening = api.clone();
@@ -109,7 +110,8 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
             }
             Ok(loaded)
         }),
-        say: Some(Box::new(move |event| print(event, json))),
+        // Who does not read what is said holds up nobody.
+        say: Some(Box::new(move |event| drop(lines.try_send(event.clone())))),
         resume: !args.no_resume,
         // systemd gives several where several are configured.
         state: std::env::var("STATE_DIRECTORY")
@@ -134,6 +136,8 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     }
     // Whoever watches sees how receivers end; that the API has ended is seen last.
     let late = daemon.stop();
+    drop((api, daemon));
+    printer.end();
     if died {
         return Err(Error::new(Kind::Internal, "the supervisor died").cure("please report this"));
     }
@@ -152,6 +156,32 @@ fn told(server: &api::Server, settings: &api::Settings) -> String {
         true => "there is no API: listen in [api] names no address".into(),
         false if open => format!("API at {}; whoever reaches it may see and steer everything", urls.join(" and ")),
         false => format!("API at {}", urls.join(" and ")),
+    }
+}
+
+/// The thread that says what happens.
+struct Printer(std::thread::JoinHandle<()>);
+
+impl Printer {
+    /// Lines that may wait for whoever reads them.
+    const WAITING: usize = 4096;
+    /// So long the last ones have.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn start(json: bool) -> Result<(Self, SyncSender<Event>)> {
+        let (to, from) = sync_channel::<Event>(Self::WAITING);
+        let thread = std::thread::Builder::new()
+            .name("events".into())
+            .spawn(move || from.iter().for_each(|event| print(&event, json)))
+            .map_err(|e| Error::new(Kind::Unavailable, "no thread for events").because(e))?;
+        Ok((Printer(thread), to))
+    }
+    /// When nobody has anything to say any more.
+    fn end(self) {
+        let begun = Instant::now();
+        while !self.0.is_finished() && begun.elapsed() < Self::PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

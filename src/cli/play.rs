@@ -235,6 +235,7 @@ pub struct Args {
     again: bool,
     /// Somebody else serves the preview.
     #[arg(skip)]
+    #[cfg_attr(not(feature = "preview"), allow(dead_code))]
     preview_elsewhere: bool,
     /// The thread that receives, where it has others to step.
     #[arg(skip)]
@@ -453,6 +454,7 @@ impl Args {
         self.out.as_deref().filter(|_| self.encode.is_none()).or(self.also.as_deref())
     }
     /// Where what is encoded goes.
+    #[cfg(feature = "gst")]
     fn encode_to(&self) -> String {
         self.out.as_ref().map(|out| out.display().to_string()).unwrap_or_default()
     }

@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_life() {
         let mut life = Life::new("cam1", "not begun");
-        assert_eq!(life.is_due(s(0.0)).0, false);
+        assert!(!life.is_due(s(0.0)).0);
         assert_eq!(state(life.start(s(1.0))), Some(State::Starting));
         assert!(life.is_due(s(1.0)).0);
         assert_eq!(state(life.opened(s(1.5))), Some(State::Waiting));

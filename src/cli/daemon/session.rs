@@ -41,7 +41,7 @@ impl Play {
     /// # Errors
     /// There are no such threads.
     pub fn new(limits: &config::Limits) -> Result<Self> {
-        let memory = (limits.memory > 0).then(|| (limits.memory as u64) << 20);
+        let memory = (limits.memory > 0).then_some((limits.memory as u64).saturating_mul(1 << 20));
         let core = |n: usize| limits.cores.get(n.checked_rem(limits.cores.len())?).copied();
         let crews = (0..limits.workers).map(|n| Crew::start(SLEEP, core(n)).map(Arc::new)).collect::<Result<_>>()?;
         Ok(Play { cores: limits.cores.clone(), crews, memory, taken: Arc::default() })
@@ -73,6 +73,7 @@ impl Opener for Play {
         taken.memory.insert(receiver.id.clone(), session.memory());
         drop(taken);
         Ok(Box::new(Running {
+            opened: Some(session.how()),
             session,
             report: Report::default(),
             since: Since::now(),
@@ -98,6 +99,8 @@ fn description(text: &str) -> Result<Description> {
 /// A receiver that is open.
 struct Running {
     session: play::Session,
+    /// How it is received, until it is told.
+    opened: Option<String>,
     report: Report,
     since: Since,
     /// Remarks that were told.
@@ -124,7 +127,8 @@ impl daemon::Session for Running {
             Progress::Broken(error) => Some(Switched::Broken(error)),
         };
         let looked = self.session.look();
-        let mut said: Vec<daemon::Said> = looked.said.into_iter().filter_map(told).collect();
+        let opened = self.opened.take().map(|text| daemon::Said { kind: EventKind::Health, text });
+        let mut said: Vec<daemon::Said> = opened.into_iter().chain(looked.said.into_iter().filter_map(told)).collect();
         let remarks = looked.report.remarks.iter().filter(|remark| !self.told.contains(remark));
         said.extend(remarks.map(|remark| daemon::Said { kind: EventKind::Health, text: remark.clone() }));
         self.told.clone_from(&looked.report.remarks);

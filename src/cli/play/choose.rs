@@ -125,7 +125,9 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
         Some(path) => (Kind::Data, format!("{}: no media ({wanted})", path.display())),
         None => {
             let waited = args.duration.map_or(args.wait, |d| if args.wait.is_zero() { d } else { d.min(args.wait) });
-            (Kind::NoMedia, format!("no media within {waited:?} ({wanted})"))
+            // A daemon waits for ever.
+            let within = if waited.is_zero() { String::new() } else { format!(" within {waited:?}") };
+            (Kind::NoMedia, format!("no media{within} ({wanted})"))
         }
     };
     for (reason, cause, cure) in [

@@ -1,6 +1,5 @@
 //! Options of a run from a daemon's configuration: the same options, whoever gives them.
 
-use super::sinks::free;
 use super::{Args, Container, IncompleteArg, Pixels, RecordWay, Stamps, backend};
 use clap::{Args as _, FromArgMatches};
 use gdmedia::daemon::config::{self, Word};
@@ -51,7 +50,7 @@ impl Args {
         if let Some(config::Encode { codec: Some(Word(spec)), to: Some(Word(target)) }) = encode {
             args.encode = Some(spec.clone());
             args.out = Some(match target {
-                Target::File { path, .. } => free(path)?,
+                Target::File { path, .. } => path.clone(),
                 Target::Srt { url } => url.into(),
                 Target::Rtp { host, port } if host.contains(':') => format!("rtp://[{host}]:{port}").into(),
                 Target::Rtp { host, port } => format!("rtp://{host}:{port}").into(),
@@ -167,6 +166,7 @@ impl From<config::FileFormat> for Container {
 mod tests {
     use super::*;
     use clap::ValueEnum;
+    use std::path::PathBuf;
 
     const NONE: Given = Given { core: None, crew: None, memory: None };
 
@@ -196,21 +196,14 @@ mod tests {
 
     #[test]
     fn sinks_become_options() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("a.mp4");
-        std::fs::write(&out, "of a run before").unwrap();
-        let text = format!(
-            "id = \"a\"\ncore = 3\n[encode]\ncodec = \"h264\"\nto = \"{}\"\n[record]\nfolder = \"/srv\"\nway = \"pwrite\"\n\
-             [gst]\nfragment = \"fakesink\"\n[file]\npath = \"b.raw\"\nformat = \"raw\"\n[preview]\nrate = 5\n",
-            out.display()
-        );
-        let args = Args::of(&receiver(&text), &Given { core: Some(7), crew: None, memory: Some(5) }).unwrap();
+        let text = "id = \"a\"\ncore = 3\n[encode]\ncodec = \"h264\"\nto = \"a.mp4\"\n[record]\nfolder = \"/srv\"\nway = \"pwrite\"\n\
+             [gst]\nfragment = \"fakesink\"\n[file]\npath = \"b.raw\"\nformat = \"raw\"\n[preview]\nrate = 5\n";
+        let args = Args::of(&receiver(text), &Given { core: Some(7), crew: None, memory: Some(5) }).unwrap();
         assert_eq!((args.core, args.memory, args.preview_rate), (Some(3), Some(5), 5));
-        assert_eq!(args.out.as_deref(), Some(folder.path().join("a-2.mp4").as_path()), "nothing is written over");
         assert_eq!(args.file(), Some(Path::new("b.raw")));
         assert!(!args.headless && args.again && args.preview_elsewhere && args.preview.is_none());
         let places: Vec<_> = args.places().map(Path::to_owned).collect();
-        assert_eq!(places, [folder.path().join("a-2.mp4"), "b.raw".into(), "/srv".into()]);
+        assert_eq!(places, ["a.mp4", "b.raw", "/srv"].map(PathBuf::from));
         let args = Args::of(&receiver("id = \"a\""), &Given { core: Some(7), ..NONE }).unwrap();
         assert!(args.headless && args.core == Some(7));
     }

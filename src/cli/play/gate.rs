@@ -36,6 +36,7 @@ struct Next {
 }
 
 /// When a flow follows the one before.
+#[cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "there is one flow then"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// With its first whole frame.

@@ -278,7 +278,7 @@ impl Session {
             return Some(End::NoMedia);
         }
         let over = args.duration.is_some_and(|d| elapsed >= d);
-        over.then(|| if self.heard { End::Duration } else { End::NoMedia })
+        over.then_some(if self.heard { End::Duration } else { End::NoMedia })
     }
     /// Reception has ended by itself.
     pub fn has_ended(&self) -> bool {

@@ -64,6 +64,13 @@ impl Session {
         self.sinks.states().into_iter().map(one).collect()
     }
 
+    /// How it is received, and why so, in one line.
+    pub fn how(&self) -> String {
+        let wanted = ["backend: ", "gpu: ", "sink: ", "SDP: "];
+        let texts: Vec<String> =
+            self.start().texts().filter(|text| wanted.iter().any(|name| text.starts_with(name))).collect();
+        format!("opened: {}", texts.join("; "))
+    }
     /// Packets and frames that came so far.
     pub fn counts(report: &Report) -> (u64, u64) {
         (report.rx.datagrams, report.frames.complete + report.frames.incomplete)

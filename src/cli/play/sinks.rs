@@ -1,12 +1,17 @@
 //! Which sinks a run has, what they want, and what became of them.
 
+#[cfg(feature = "cuda")]
+mod device;
+mod offers;
 mod placed;
 mod prepare;
+mod told;
 
+pub use self::offers::Offers;
 pub use self::placed::Kind as SinkKind;
-use self::placed::{EndsRun, Placed, Slot, fill};
 #[cfg(feature = "daemon")]
-pub use self::placed::{State, free};
+pub use self::placed::State;
+use self::placed::{EndsRun, Placed, Slot, fill};
 pub use self::prepare::{Prepared, prepare};
 
 use super::engine::Run;
@@ -18,34 +23,30 @@ use gdmedia::encode::{self, Plan};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::Layout;
 use gdmedia::frame::Frame;
-#[cfg(feature = "cuda")]
-use gdmedia::gpu::Gpu;
 use gdmedia::health::SinkLoad;
 use gdmedia::kernel::{Colour, Conversion};
 use gdmedia::latency::{Probe, Timed};
 use gdmedia::mem::{Host, Space};
 use gdmedia::record::Stats;
 #[cfg(feature = "cuda")]
-use gdmedia::record::{CufileSink, Way};
+use gdmedia::record::Way;
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::send::pattern;
+#[cfg(all(feature = "cuda", any(feature = "gst", feature = "preview")))]
+use gdmedia::sink::SinkQueue;
 use gdmedia::sink::again::{Again, Start};
 #[cfg(feature = "gst")]
 use gdmedia::sink::gst::Overlay;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::{CudaCounters, CudaFit, Fragment};
-use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
-use serde_json::json;
+use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, Snapshot, Verdict, Verify};
 use std::path::Path;
+#[cfg(feature = "cuda")]
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 #[cfg(feature = "cuda")]
-use {
-    gdmedia::mem::{Device, Slab},
-    gdmedia::sink::export::{self, Export},
-    gdmedia::sink::{Download, DownloadCounters},
-};
+use {gdmedia::mem::Device, gdmedia::sink::DownloadCounters, gdmedia::sink::export};
 
 /// A file or a stream that is being finished may take so long.
 const FINISH: Duration = Duration::from_secs(10);
@@ -250,44 +251,6 @@ fn refuse_container(path: &Path) -> Result<()> {
     ))
 }
 
-/// The worker's side: hands every frame to every sink. The sinks may come later.
-pub struct Offers<F: Space = Host> {
-    queues: Arc<OnceLock<Vec<Arc<SinkQueue<F>>>>>,
-    lossless: bool,
-}
-
-// By hand, because a derived one would ask spaces to be `Clone`.
-impl<F: Space> Clone for Offers<F> {
-    fn clone(&self) -> Self {
-        Offers { queues: self.queues.clone(), lossless: self.lossless }
-    }
-}
-
-#[cfg(feature = "daemon")]
-impl Offers {
-    /// For sinks that come later.
-    pub fn later() -> Self {
-        Offers { queues: Arc::default(), lossless: false }
-    }
-    /// Here they are.
-    pub fn come(&self, sinks: &Sinks) {
-        let _ = self.queues.set(sinks.offers().queues.get().cloned().unwrap_or_default());
-    }
-}
-
-impl<F: Space> Offers<F> {
-    /// Never waits for a sink, except when a capture is read as fast as possible; `stop` ends that wait.
-    pub fn offer(&self, frame: Frame<F>, stop: impl Fn() -> bool) {
-        for queue in self.queues.get().into_iter().flatten() {
-            if self.lossless {
-                queue.offer_waiting(frame.clone(), &stop);
-            } else {
-                queue.offer(frame.clone());
-            }
-        }
-    }
-}
-
 impl Sinks {
     /// A sink that is made as often as it is needed.
     fn add(&mut self, kind: SinkKind, target: String, ends: EndsRun, mut make: Start<Host>) -> Result<()> {
@@ -308,26 +271,6 @@ impl Sinks {
         let sink = self.timed(sink);
         let ends = if self.again { EndsRun::No } else { ends };
         self.queues.push(Placed::new(kind, target, ends, sink)?);
-        Ok(())
-    }
-    /// The same for frames of the GPU.
-    #[cfg(feature = "cuda")]
-    fn add_device_sink(
-        &mut self,
-        kind: SinkKind,
-        target: String,
-        ends: EndsRun,
-        mut make: Start<Device>,
-    ) -> Result<()> {
-        let (sink, watch, ends): (Box<dyn Sink<Device>>, _, _) = if self.again {
-            let sink = Again::new(make, kind.name())?;
-            let watch = sink.watch();
-            (Box::new(sink), Some(watch), EndsRun::No)
-        } else {
-            (make(1)?, None, ends)
-        };
-        let sink = self.timed(sink);
-        self.device.push(Placed { again: watch, ..Placed::new(kind, target, ends, sink)? });
         Ok(())
     }
 
@@ -369,9 +312,11 @@ impl Sinks {
     /// A recording of frames of the CPU.
     fn add_recorder(&mut self, folder: &Path, flow: &Flow, layout: &Layout, args: &Args, ends: EndsRun) -> Result<()> {
         let (recorded, options, target) = (self.recorded.clone(), args.recording(), folder.display().to_string());
+        let again = self.again;
         let (folder, flow, layout) = (folder.to_owned(), flow.clone(), layout.clone());
         let make = move |_| -> Result<Box<dyn Sink>> {
-            let sink = RecordSink::create(&folder, &flow, &layout, &options)?;
+            let sink =
+                placed::in_own_folder(again, &folder, |folder| RecordSink::create(folder, &flow, &layout, &options))?;
             fill(&recorded, Some(sink.stats()));
             Ok(Box::new(sink))
         };
@@ -486,6 +431,7 @@ impl Sinks {
     }
     /// What happened to sinks since the last call.
     pub fn events(&self) -> Vec<String> {
+        #[allow(unused_mut, reason = "there are more with a GPU or with GStreamer")]
         let mut events: Vec<String> = self.queues.iter().flat_map(Placed::events).collect();
         #[cfg(feature = "cuda")]
         events.extend(self.device.iter().flat_map(Placed::events));
@@ -527,41 +473,6 @@ impl Sinks {
         #[cfg(feature = "cuda")]
         let host = self.device.iter().map(|placed| placed.queue.describe()).chain(host);
         host
-    }
-
-    /// Frames of the GPU that all sinks together may have in hand.
-    #[cfg(feature = "cuda")]
-    pub fn held_by_device(&self, args: &Args) -> usize {
-        let download = if self.queues.is_empty() && self.to_record.is_none() { 0 } else { QUEUE + 1 };
-        let download = download + if self.to_record.is_none() { 0 } else { QUEUE + 1 };
-        let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() } + self.held_by_page();
-        #[cfg(feature = "gst")]
-        let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };
-        #[cfg(feature = "gst")]
-        let export = export + if self.encode.is_none() { 0 } else { QUEUE + LENT };
-        download + export
-    }
-
-    /// For the worker of a GPU; the sinks come with [`Sinks::add_device`].
-    #[cfg(feature = "cuda")]
-    pub fn device_offers(&self) -> Offers<Device> {
-        Offers { queues: Arc::default(), lossless: self.lossless }
-    }
-    /// The same for another pipeline with the same sinks.
-    #[cfg(all(feature = "cuda", feature = "daemon"))]
-    pub fn same_device_offers(&self) -> Offers<Device> {
-        let queues = self.device.iter().map(|placed| placed.queue.clone()).collect::<Vec<_>>();
-        Offers { queues: Arc::new(OnceLock::from(queues)), lossless: self.lossless }
-    }
-    /// Frames of the GPU that the sinks that there are may have in hand.
-    #[cfg(all(feature = "cuda", feature = "daemon"))]
-    pub fn held_by_same_device(&self) -> usize {
-        self.device.len() * (QUEUE + LENT) + self.held_by_page()
-    }
-    /// A sink knows the memory of its frames, so that it takes no others.
-    #[cfg(all(feature = "cuda", feature = "daemon"))]
-    pub fn are_bound(&self) -> bool {
-        self.by_cufile || self.device.iter().any(|placed| placed.kind == SinkKind::Export)
     }
 
     /// No GPU after all: what was to take its frames takes those of the CPU.
@@ -627,159 +538,6 @@ impl Sinks {
         self.used_up = false;
         Ok(())
     }
-    /// A sink takes nothing but frames of the GPU.
-    #[cfg(feature = "cuda")]
-    pub fn need_gpu(&self) -> bool {
-        #[cfg(feature = "gst")]
-        return placed::look(&self.in_gst, |_| ()).is_some() || self.by_cufile;
-        #[cfg(not(feature = "gst"))]
-        self.by_cufile
-    }
-    /// Ends what takes frames of the GPU.
-    #[cfg(feature = "cuda")]
-    fn close_device(&mut self) {
-        for placed in self.device.drain(..) {
-            placed.queue.finish(FINISH);
-        }
-    }
-
-    /// Sinks for frames of the GPU: copies for those of the CPU, and the offer to other processes.
-    ///
-    /// # Errors
-    /// No memory or thread; the path of the offer is in use.
-    #[cfg(feature = "cuda")]
-    pub fn add_device(
-        &mut self,
-        run: &Run<'_>,
-        gpu: &Arc<Gpu>,
-        slab: &Arc<Slab>,
-        offers: &Offers<Device>,
-    ) -> Result<()> {
-        let layout = &run.conversion.layout;
-        if let Some(target) = run.args.export.clone() {
-            let (exported, slab, video, text) =
-                (self.exported.clone(), slab.clone(), run.video.clone(), target.to_string());
-            let layout = layout.clone();
-            let make = move |_| -> Result<Box<dyn Sink<Device>>> {
-                let export = Export::new(&target, slab.clone(), &video, &layout)?;
-                let watch: Box<dyn Fn() -> export::Counts + Send> = Box::new(export.watch());
-                fill(&exported, Some(watch));
-                Ok(Box::new(export))
-            };
-            self.add_device_sink(SinkKind::Export, text, EndsRun::Yes, Box::new(make))?;
-        }
-        #[cfg(feature = "gst")]
-        if let Some((fragment, fit)) = self.cuda.take() {
-            self.used_up = true;
-            if let Err(error) = self.add_cuda_fragment(run, gpu, fragment, fit) {
-                self.notes.push(format!("GStreamer gets copies over the CPU: {error}"));
-                self.add_another(run)?;
-            }
-        }
-        #[cfg(feature = "gst")]
-        if let Some(plan) = self.encode.clone() {
-            let (video, layout, live) = (run.video.clone(), layout.clone(), !run.args.lossless());
-            let make = move |_| -> Result<Box<dyn Sink<Device>>> {
-                Ok(Box::new(plan.clone().open_on_gpu(&video, &layout, live)?))
-            };
-            self.add_device_sink(SinkKind::Encode, run.args.encode_to(), EndsRun::Yes, Box::new(make))?;
-        }
-        #[cfg(feature = "preview")]
-        if let Some(mut page) = self.page.take() {
-            let started = page.start(Some(gpu));
-            let (post, target) = (page.post(), page.target());
-            self.page = Some(page);
-            match started {
-                Ok(()) => {
-                    let post = self.timed(Box::new(post));
-                    self.device.push(Placed::new(SinkKind::Preview, target, EndsRun::No, post)?);
-                }
-                // The run does not do without its GPU for that.
-                Err(error) => self.notes.push(format!("no preview of frames on the GPU: {}", error.in_one_line())),
-            }
-        }
-        if let (Some(ends), Some(folder)) = (self.to_record.take(), &run.args.record) {
-            match self.add_cufile(run, gpu, slab, folder, ends) {
-                Ok(()) => self.by_cufile = true,
-                Err(error) if run.args.recording().way == Way::Cufile => return Err(error),
-                Err(error) => {
-                    self.notes.push(error.in_one_line());
-                    self.add_recorder(folder, run.flow, layout, run.args, ends)?;
-                }
-            }
-        }
-        if !self.queues.is_empty() {
-            let (to, stop) = (self.offers(), run.stop.clone());
-            let deliver = Box::new(move |frame| to.offer(frame, || stop.load(Relaxed)));
-            let download = Download::new(gpu, layout, 2 + self.held(), deliver)?;
-            self.downloaded = Some(download.counters());
-            self.device.push(Placed::new(SinkKind::Copies, String::new(), EndsRun::Yes, Box::new(download))?);
-        }
-        // Last: it takes no copies, but frames of the CPU when the GPU is lost.
-        #[cfg(feature = "gst")]
-        if let Some(plan) = self.encode.clone().filter(|_| !run.args.needs_gpu()) {
-            let spare = plan.open_when_needed(run.video, layout, !run.args.lossless());
-            let spare = self.timed(Box::new(spare));
-            self.spare = Some(Arc::new(SinkQueue::spawn(spare, QUEUE)?));
-        }
-        #[cfg(feature = "preview")]
-        if let Some(page) = self.page.as_ref().filter(|_| !run.args.needs_gpu()) {
-            self.page_spare = Some(Arc::new(SinkQueue::spawn(Box::new(page.post()), QUEUE)?));
-        }
-        let _ = offers.queues.set(self.device.iter().map(|placed| placed.queue.clone()).collect());
-        Ok(())
-    }
-
-    /// A recording of frames of the GPU. Where it cannot be begun the CPU has them.
-    #[cfg(feature = "cuda")]
-    fn add_cufile(
-        &mut self,
-        run: &Run<'_>,
-        gpu: &Arc<Gpu>,
-        slab: &Arc<Slab>,
-        folder: &Path,
-        ends: EndsRun,
-    ) -> Result<()> {
-        let (gpu, slab, flow, layout) = (gpu.clone(), slab.clone(), run.flow.clone(), run.conversion.layout.clone());
-        let (recorded, options) = (self.recorded.clone(), run.args.recording());
-        let (folder, target) = (folder.to_owned(), folder.display().to_string());
-        let mut first = Some(CufileSink::create(&gpu, slab.clone(), &folder, &flow, &layout, &options)?);
-        let make = move |_| -> Result<Box<dyn Sink<Device>>> {
-            let sink = match first.take() {
-                Some(first) => first,
-                None => CufileSink::create(&gpu, slab.clone(), &folder, &flow, &layout, &options)?,
-            };
-            fill(&recorded, Some(sink.stats()));
-            Ok(Box::new(sink))
-        };
-        self.add_device_sink(SinkKind::Record, target, ends, Box::new(make))
-    }
-
-    /// A fragment that takes frames where the GPU has them.
-    #[cfg(all(feature = "cuda", feature = "gst"))]
-    fn add_cuda_fragment(&mut self, run: &Run<'_>, gpu: &Arc<Gpu>, fragment: Fragment, fit: CudaFit) -> Result<()> {
-        let (video, layout, live) = (run.video.clone(), run.conversion.layout.clone(), !run.args.lossless());
-        let (gpu, text, counters) = (gpu.clone(), run.args.sink.clone(), self.in_gst.clone());
-        let target = text.clone().unwrap_or_else(|| "window".into());
-        let mut first = Some(fragment.open_cuda(fit, &video, &layout, live)?);
-        let make = move |_| -> Result<Box<dyn Sink<Device>>> {
-            let sink = match first.take() {
-                Some(first) => first,
-                None => {
-                    let fragment = match &text {
-                        Some(text) => Fragment::parse(text)?,
-                        None => Fragment::window(&video)?
-                            .ok_or_else(|| Error::new(Kind::Unavailable, "no window, there is no display"))?,
-                    };
-                    let fit = fragment.cuda(&video, &gpu).map_err(|why| Error::new(Kind::Unavailable, why))?;
-                    fragment.open_cuda(fit, &video, &layout, live)?
-                }
-            };
-            fill(&counters, Some(sink.counters()));
-            Ok(Box::new(sink))
-        };
-        self.add_device_sink(SinkKind::Gst, target, EndsRun::Yes, Box::new(make))
-    }
 
     /// How long they have for that.
     fn finish_time(&self) -> Duration {
@@ -823,105 +581,6 @@ impl Sinks {
     pub fn news(&self) -> Vec<String> {
         placed::look(&self.recorded, |stats| stats.take_news()).unwrap_or_default()
     }
-
-    /// What became of them, for the summary.
-    pub fn reports(&self) -> serde_json::Value {
-        let one = |(name, report): &(String, Report)| {
-            let end = match &report.end {
-                End::Finished => "finished".to_owned(),
-                End::Closed(why) => why.clone(),
-                End::Failed(_) => "failed".to_owned(),
-            };
-            json!({ "sink": name, "taken": report.taken, "dropped": report.dropped, "torn": report.torn, "end": end })
-        };
-        #[allow(unused_mut)]
-        let mut all: Vec<_> = self.finished.iter().map(one).collect();
-        all.extend(placed::look(&self.recorded, |stats| json!({ "recording": recorded(stats) })));
-        #[cfg(feature = "cuda")]
-        all.extend(placed::look(&self.exported, |counts| json!({ "export": counts() })));
-        #[cfg(feature = "cuda")]
-        all.extend(self.downloaded.iter().map(|c| {
-            json!({ "copies": { "taken": c.taken.load(Relaxed), "dropped": c.dropped.load(Relaxed), "lost": c.lost.load(Relaxed) } })
-        }));
-        #[cfg(all(feature = "cuda", feature = "gst"))]
-        all.extend(placed::look(
-            &self.in_gst,
-            |c| json!({ "gstreamer": { "copied": c.copied.load(Relaxed), "lost": c.lost.load(Relaxed) } }),
-        ));
-        #[cfg(feature = "gst")]
-        all.extend(
-            self.encoded
-                .iter()
-                .map(|watch| json!({ "encode": { "starts": watch.starts(), "dropped": watch.dropped() } })),
-        );
-        all.into()
-    }
-    /// The same for people.
-    pub fn texts(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .finished
-            .iter()
-            .map(|(name, report)| {
-                let end = if let End::Closed(why) = &report.end { format!(", {why}") } else { String::new() };
-                let torn =
-                    if report.torn > 0 { format!(", {} overwritten in the ring", report.torn) } else { String::new() };
-                format!("{name}: {} frames taken, {} dropped{torn}{end}", report.taken, report.dropped)
-            })
-            .collect();
-        #[cfg(feature = "cuda")]
-        if let Some(counters) = self.downloaded.as_ref().filter(|c| c.dropped.load(Relaxed) + c.lost.load(Relaxed) > 0)
-        {
-            let (dropped, lost) = (counters.dropped.load(Relaxed), counters.lost.load(Relaxed));
-            lines.push(format!("copies from the GPU: {dropped} dropped for want of memory, {lost} lost with the GPU"));
-        }
-        #[cfg(all(feature = "cuda", feature = "gst"))]
-        if let Some(lost) = placed::look(&self.in_gst, |c| c.lost.load(Relaxed)).filter(|lost| *lost > 0) {
-            lines.push(format!("GStreamer: {lost} lost with the GPU"));
-        }
-        #[cfg(feature = "cuda")]
-        lines.extend(placed::look(&self.exported, |counts| format!("export: {}", counts())));
-        lines.extend(placed::look(&self.recorded, |stats| recorded_text(stats)));
-        #[cfg(feature = "gst")]
-        if let Some(watch) = self.encoded.as_ref().filter(|watch| watch.starts() > 1 || watch.dropped() > 0) {
-            let (starts, dropped) = (watch.starts(), watch.dropped());
-            lines.push(format!("encode: started {starts} times, {dropped} frames came while no encoder ran"));
-        }
-        if let Some(v) = self.verified() {
-            lines.push(format!(
-                "frame numbers: in order {}, repeated {}, skipped {}, backward {}, unreadable {}",
-                v.in_order, v.repeated, v.skipped, v.backward, v.unreadable
-            ));
-        }
-        lines
-    }
-    /// What `--verify` found.
-    pub fn verified(&self) -> Option<Verdict> {
-        self.verdict.as_ref().map(|read| read())
-    }
-}
-
-/// Figures of a recording.
-fn recorded(stats: &Stats) -> serde_json::Value {
-    json!({
-        "frames": stats.frames.load(Relaxed), "octets": stats.octets.load(Relaxed), "segments": stats.segments.load(Relaxed),
-        "gaps": stats.gaps.load(Relaxed), "left_out": stats.left_out.load(Relaxed), "disk_ns": stats.latency(),
-    })
-}
-
-fn recorded_text(stats: &Stats) -> String {
-    let [frames, segments, gaps, left_out] =
-        [&stats.frames, &stats.segments, &stats.gaps, &stats.left_out].map(|n| n.load(Relaxed));
-    let gib = stats.octets.load(Relaxed) as f64 / f64::from(1 << 30);
-    let mut text = format!("recording: {frames} frames, {gib:.3} GiB in {segments} segments");
-    if gaps > 0 {
-        text += &format!(", {gaps} gaps of {left_out} frames");
-    }
-    if let Some(disk) = stats.latency() {
-        let ms = |ns: u64| ns as f64 / 1e6;
-        let (p50, p99, max) = (ms(disk.p50), ms(disk.p99), ms(disk.max));
-        text += &format!("; the disk took {p50:.3} ms for half of them, {p99:.3} for 99 %, {max:.3} at most");
-    }
-    text
 }
 
 /// A run that fails early leaves no socket behind: the sink's thread removes it.

@@ -241,6 +241,9 @@ fn what_a_receiver_is_told() {
     rig.receives("b", "a");
     assert_eq!(rig.act("b", Action::Stop), Ok(()));
     rig.until("b", |r| r.state == State::Stopped && r.flow.is_none());
+    // The same is nothing to do.
+    assert_eq!(rig.switch("a", "a"), Ok(()));
+    assert_eq!(rig.daemon.receiver("a").unwrap().switches, 0);
     // Beside, refused, unusable, apart, and from nothing.
     assert_eq!(rig.switch("a", "two"), Ok(()));
     rig.receives("a", "two");

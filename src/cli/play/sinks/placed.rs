@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     File,
+    #[cfg_attr(not(feature = "gst"), allow(dead_code))]
     Encode,
     Record,
+    #[cfg_attr(not(feature = "gst"), allow(dead_code))]
     Gst,
     Snapshot,
     Verify,
@@ -148,9 +150,57 @@ pub fn free(path: &Path) -> Result<PathBuf> {
     })
 }
 
+/// A folder of its own in this one, named by the time, for a recording that is begun again and again.
+///
+/// # Errors
+/// The folder is not there, or takes none.
+pub fn own_folder(folder: &Path) -> Result<PathBuf> {
+    let cannot = |e| {
+        Error::new(Failure::Output, format!("cannot begin a recording in {}", folder.display()))
+            .because(e)
+            .cure("make the folder, mount its disk, and let the daemon's user write there")
+    };
+    let name = gdmedia::time::utc(std::time::SystemTime::now()).replace([':', '.'], "-");
+    let names = std::iter::once(name.clone()).chain((2..PLACES).map(|n| format!("{name}-{n}")));
+    for own in names.map(|name| folder.join(name)) {
+        match std::fs::create_dir(&own) {
+            Ok(()) => return Ok(own),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(cannot(e)),
+        }
+    }
+    Err(cannot(std::io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Begins a recording there: in a folder of its own where it is begun again and again. An empty one is not left.
+///
+/// # Errors
+/// It cannot be begun.
+pub fn in_own_folder<T>(again: bool, folder: &Path, begin: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    if !again {
+        return begin(folder);
+    }
+    let own = own_folder(folder)?;
+    begin(&own).inspect_err(|_| {
+        // It stays where something is in it.
+        let _ = std::fs::remove_dir(&own);
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_recording_has_a_folder_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let all: Vec<_> = (0..3).map(|_| own_folder(folder.path()).unwrap()).collect();
+        assert!(all.iter().all(|own| own.is_dir() && own.parent() == Some(folder.path())));
+        assert!(all[0] != all[1] && all[1] != all[2]);
+        let refused = in_own_folder(true, folder.path(), |_| Err::<(), _>(Error::new(Failure::Output, "full")));
+        assert!(refused.is_err() && std::fs::read_dir(folder.path()).unwrap().count() == 3);
+        assert!(own_folder(&folder.path().join("nosuch")).unwrap_err().to_string().contains("mount its disk"));
+    }
 
     #[test]
     fn no_file_is_written_over() {

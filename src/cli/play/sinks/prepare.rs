@@ -2,6 +2,8 @@
 
 use super::super::Args;
 #[cfg(feature = "gst")]
+use super::placed::free;
+#[cfg(feature = "gst")]
 use gdmedia::encode::{Plan, Target};
 use gdmedia::error::Result;
 #[cfg(not(feature = "gst"))]
@@ -106,7 +108,11 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
 #[cfg(feature = "gst")]
 fn encode(args: &Args, video: &Video, gpu: Option<&Arc<Gpu>>) -> Result<Option<Plan>> {
     let (Some(spec), Some(out)) = (&args.encode, &args.out) else { return Ok(None) };
-    let target: Target = out.to_string_lossy().parse()?;
+    let mut target: Target = out.to_string_lossy().parse()?;
+    if let (true, Target::File { path, .. }) = (args.again, &mut target) {
+        // What was encoded before is somebody's.
+        *path = free(path)?;
+    }
     let others = args.gpu != Choice::Off;
     Plan::new(spec, &target, video, gpu, others, args.output.map(Into::into)).map(Some)
 }

@@ -15,6 +15,10 @@ use std::sync::Arc;
 const TICKS: f64 = 90_000.0;
 
 type All<'a> = &'a [Arc<Receiver>];
+/// What is counted, of what it is counted in.
+type Count<T> = fn(&T) -> u64;
+/// A metric's name, its help, and its value.
+type Counter<T> = (&'static str, &'static str, Count<T>);
 
 pub(super) fn write(text: &mut Text, all: All<'_>) {
     doing(text, all);
@@ -110,7 +114,7 @@ fn reports<'a>(all: All<'a>) -> impl Iterator<Item = (&'a str, &'a Report)> {
 }
 
 fn legs(text: &mut Text, all: All<'_>) {
-    const COUNTERS: [(&str, &str, fn(&LegCounters) -> u64); 7] = [
+    const COUNTERS: [Counter<LegCounters>; 7] = [
         ("gdmedia_rx_packets_total", "Packets of the flow that a leg brought in time.", |leg| leg.received),
         ("gdmedia_rx_lost_packets_total", "Packets that a leg did not bring in time, before legs are merged.", |leg| {
             leg.lost
@@ -146,7 +150,7 @@ fn legs(text: &mut Text, all: All<'_>) {
 }
 
 fn packets(text: &mut Text, all: All<'_>) {
-    const COUNTERS: [(&str, &str, fn(&Report) -> u64); 9] = [
+    const COUNTERS: [Counter<Report>; 9] = [
         ("gdmedia_rx_bytes_total", "UDP payload that was received, by all legs.", |r| r.rx.octets),
         ("gdmedia_rx_datagrams_total", "Datagrams that were received, by all legs.", |r| r.rx.datagrams),
         ("gdmedia_rx_unrecovered_packets_total", "Packets that no leg brought in time.", |r| r.packets.lost),
@@ -206,7 +210,7 @@ fn frames(text: &mut Text, all: All<'_>) {
         text.count(&[("receiver", id), ("reason", "shed")], f.shed);
         text.count(&[("receiver", id), ("reason", "no_memory")], f.no_memory);
     }
-    const COUNTERS: [(&str, &str, fn(&Report) -> u64); 3] = [
+    const COUNTERS: [Counter<Report>; 3] = [
         ("gdmedia_frames_torn_total", "Corrupt frames that were overwritten before they were read.", |r| r.frames.torn),
         (
             "gdmedia_frames_withheld_total",
@@ -321,7 +325,7 @@ fn sinks(text: &mut Text, all: All<'_>) {
             })
         })
         .collect();
-    const METRICS: [(&str, Kind, &str, fn(&SinkState) -> u64); 5] = [
+    const METRICS: [(&str, Kind, &str, Count<SinkState>); 5] = [
         ("gdmedia_sink_up", Kind::Gauge, "1: the sink takes frames.", |sink| sink.running.into()),
         ("gdmedia_sink_frames_total", Kind::Counter, "Frames that a sink took.", |sink| sink.frames),
         ("gdmedia_sink_drops_total", Kind::Counter, "Frames that a sink was too slow for.", |sink| sink.dropped),
