@@ -12,8 +12,24 @@
 //!
 //! Built with the feature `daemon`.
 
+pub mod api;
+mod board;
+pub mod config;
 mod control;
+mod life;
+mod notify;
+mod resume;
+mod session;
+mod source;
+mod supervisor;
+mod unit;
+
+pub use board::Say;
+pub use notify::Notifier;
+pub use source::text as sdp_text;
+pub use supervisor::{Daemon, Options};
 
 pub use control::{
     Action, Control, Event, EventKind, Hop, Overview, Receiver, Refusal, Reloaded, Reply, SinkState, State, reply,
 };
+pub use session::{Begun, Look, Opener, Said, Session, Shown, Switched};

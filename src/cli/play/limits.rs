@@ -14,6 +14,17 @@ pub fn check(layout: &Layout, frames: usize) -> Result<()> {
     fits(layout.size, frames, available(&text))
 }
 
+/// So many frames of this layout may be taken, where that is limited.
+///
+/// # Errors
+/// They may not.
+pub fn allowed(layout: &Layout, frames: usize, limit: Option<u64>) -> Result<()> {
+    let wanted = layout.size as u128 * frames as u128;
+    let Some(limit) = limit.filter(|limit| wanted > u128::from(*limit)) else { return Ok(()) };
+    let what = format!("its frames need {}, and limits.memory leaves {}", size(wanted), size(limit.into()));
+    Err(Error::new(Kind::Unavailable, what).cure("raise limits.memory, or stop another receiver"))
+}
+
 fn fits(frame_octets: usize, frames: usize, available: Option<u64>) -> Result<()> {
     let wanted = frame_octets as u128 * frames as u128;
     let Some(available) = available.filter(|available| wanted > u128::from(*available)) else { return Ok(()) };
