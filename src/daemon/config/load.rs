@@ -372,6 +372,15 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_right() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/daemon.toml");
+        let config = load(&path, []).unwrap().config;
+        let ids: Vec<_> = config.receivers.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids, ["cam1", "cam2", "wall-3"]);
+        assert!(config.receivers[0].record.is_some() && config.receivers[1].encode.is_some());
+    }
+
+    #[test]
     fn a_file_that_is_not_there() {
         assert!(load(Path::new("/nosuch/gdmedia.toml"), []).unwrap_err().to_string().contains("/nosuch/gdmedia.toml"));
     }
