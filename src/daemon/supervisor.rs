@@ -256,7 +256,7 @@ impl Supervisor {
         for (id, unit) in units {
             // The watchdog hears of it meanwhile: files may take long.
             while unit.ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) && Instant::now() < deadline {
-                self.options.notifier.alive();
+                self.watch();
             }
             if unit.thread.is_finished()
                 || unit.ended.recv_timeout(Duration::from_millis(1)) != Err(RecvTimeoutError::Timeout)
@@ -340,6 +340,13 @@ impl Supervisor {
             board.tell(None, EventKind::Daemon, "ready");
             self.options.notifier.ready();
         }
+        self.watch();
+        self.tell_status();
+    }
+
+    /// Tells the watchdog, if the receive loops move.
+    fn watch(&mut self) {
+        let board = &self.shared.board;
         let stuck = {
             let beats = self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
             self.beats.look(Instant::now(), &beats)
@@ -351,12 +358,11 @@ impl Supervisor {
             };
             board.tell(None, EventKind::Daemon, text);
         }
-        let Some(every) = self.options.notifier.watchdog() else { return self.tell_status() };
-        if stuck.is_empty() && self.pinged.elapsed() >= every / 3 {
+        let due = self.options.notifier.watchdog().is_some_and(|every| self.pinged.elapsed() >= every / 3);
+        if due && stuck.is_empty() {
             self.pinged = Instant::now();
             self.options.notifier.alive();
         }
-        self.tell_status();
     }
 
     fn tell_status(&mut self) {
