@@ -6,6 +6,7 @@ use self::session::Play;
 use super::say;
 use gdmedia::daemon::api;
 use gdmedia::daemon::config::{self, Loaded};
+use gdmedia::daemon::nmos;
 use gdmedia::daemon::{Control, Daemon, Event, EventKind, Notifier, Options};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::time;
@@ -125,6 +126,7 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let server = api::Server::open(daemon.clone(), &first.config.api).inspect_err(|_| drop(daemon.stop()))?;
     daemon.tell(told(&server, &first.config.api));
     let _ = api.set(server);
+    let node = node(&daemon, &api, &first.config.nmos).inspect_err(|_| drop(daemon.stop()))?;
     let mut died = false;
     while !signals.end() && !died {
         std::thread::sleep(TICK);
@@ -134,6 +136,8 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
         }
         died = daemon.has_died();
     }
+    // Controllers hear first that nothing is received here any more.
+    drop(node);
     // Whoever watches sees how receivers end; that the API has ended is seen last.
     let late = daemon.stop();
     drop((api, daemon));
@@ -146,6 +150,23 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     }
     Err(Error::new(Kind::Output, format!("receivers did not end in time: {}", late.join(", ")))
         .cure("look for a disk, a pipe or a GStreamer element that stands still; raise daemon.stop_timeout"))
+}
+
+/// The daemon as an NMOS node, served by the API's server; none where the configuration wants none.
+fn node(
+    daemon: &Arc<Daemon>,
+    api: &Arc<OnceLock<api::Server>>,
+    settings: &nmos::Settings,
+) -> Result<Option<nmos::Running>> {
+    let Some(server) = api.get().filter(|_| settings.enabled) else { return Ok(None) };
+    let (of_api, told) = (api.clone(), daemon.clone());
+    let first = server.place();
+    let place = move || of_api.get().map_or_else(|| first.clone(), api::Server::place);
+    let say = Box::new(move |text| told.tell(text));
+    let node = nmos::Running::start(daemon.clone(), settings, Box::new(place), say)?;
+    server.mount(node.node().clone(), node.registered());
+    daemon.tell(format!("NMOS node {} below /x-nmos of the API", node.node().settings().node_id()));
+    Ok(Some(node))
 }
 
 /// Where the API is.

@@ -15,7 +15,9 @@ pub use print::print;
 pub use table::{Key, Table, Time, Word};
 
 use super::api::Settings as Api;
+use super::nmos::Settings as Nmos;
 use crate::encode;
+use crate::format::Output;
 use crate::gpu::Choice;
 use crate::merge::Class;
 use crate::record::Limit;
@@ -36,6 +38,8 @@ pub struct Config {
     pub limits: Limits,
     /// What it remembers.
     pub state: State,
+    /// The daemon as an NMOS node.
+    pub nmos: Nmos,
     /// What it receives.
     pub receivers: Vec<Receiver>,
 }
@@ -95,6 +99,8 @@ table! {
         backend: Vec<Backend> = vec![Backend::Auto], "[\"auto\"]";
         /// Network interfaces by name or address, one for each leg; the last one counts for all further legs.
         interfaces: Vec<String> = Vec::new(), "[\"eth1\", \"eth2\"]";
+        /// Legs that its NMOS node shows: 1, or 2 for ST 2022-7; none: one for each of `interfaces`.
+        legs: Option<usize> = None, "2";
         /// What AF_XDP is told, as in `gdmedia play --xdp`.
         xdp: Option<String> = None, "\"mode=native,queue=3\"";
         /// What Rivermax is told, as in `gdmedia play --rivermax`.
@@ -279,6 +285,22 @@ words! {
         Y4m = "y4m",
         /// No header.
         Raw = "raw",
+    }
+}
+
+impl From<Pixels> for Output {
+    fn from(pixels: Pixels) -> Self {
+        match pixels {
+            Pixels::Wire => Output::Wire,
+            Pixels::Planar => Output::Planar,
+            Pixels::P010 => Output::P010,
+            Pixels::P210 => Output::P210,
+            Pixels::Nv12 => Output::Nv12,
+            Pixels::Uyvy => Output::Uyvy,
+            Pixels::V210 => Output::V210,
+            Pixels::Rgba => Output::Rgba,
+            Pixels::Rgb16f => Output::Rgb16f,
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod board;
 pub mod config;
 mod control;
 mod life;
+pub mod nmos;
 mod notify;
 mod resume;
 mod session;
@@ -34,6 +35,7 @@ pub use source::text as sdp_text;
 pub use supervisor::{Daemon, Options};
 
 pub use control::{
-    Action, Control, Event, EventKind, Hop, Overview, Receiver, Refusal, Reloaded, Reply, SinkState, State, reply,
+    Action, Connection, Control, Event, EventKind, Hop, Overview, Receiver, Refusal, Reloaded, Reply, Side, SinkState,
+    State, reply,
 };
 pub use session::{Begun, Look, Opener, Said, Session, Shown, Switched};

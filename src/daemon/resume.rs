@@ -15,7 +15,46 @@ pub struct Folder(PathBuf);
 struct Kept {
     /// What the configuration said then: when it says something else, that is newer.
     configured: Option<String>,
-    sdp: String,
+    #[serde(flatten)]
+    given: Given,
+}
+
+/// What a receiver was told to receive, instead of what the configuration says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    #[serde(with = "text")]
+    pub sdp: Arc<str>,
+    /// By a controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected: Option<Connected>,
+}
+
+/// What a controller says besides, see [`super::Connection`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connected {
+    pub enabled: bool,
+    pub legs: Vec<usize>,
+    #[serde(with = "text")]
+    pub note: Arc<str>,
+}
+
+mod text {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::sync::Arc;
+
+    pub fn serialize<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(text)
+    }
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+        String::deserialize(from).map(Into::into)
+    }
+}
+
+impl Given {
+    /// By somebody who says nothing but this.
+    pub fn sdp(sdp: Arc<str>) -> Self {
+        Given { sdp, connected: None }
+    }
 }
 
 /// No file of ours is longer.
@@ -46,23 +85,23 @@ impl Folder {
     }
 
     /// The last switch of a receiver; none where there was none, or the configuration says something else since.
-    pub fn read(&self, id: &str, configured: Option<&str>) -> Option<Arc<str>> {
+    pub fn read(&self, id: &str, configured: Option<&str>) -> Option<Given> {
         let path = self.path(id);
         if std::fs::metadata(&path).ok()?.len() > MAX_OCTETS {
             return None;
         }
         // What is damaged is as good as nothing.
         let kept: Kept = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        (kept.configured.as_deref() == configured).then(|| kept.sdp.into())
+        (kept.configured.as_deref() == configured).then_some(kept.given)
     }
 
     /// Keeps it: whole or not at all, whatever happens meanwhile.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write(&self, id: &str, configured: Option<&str>, sdp: &str) -> Result<()> {
+    pub fn write(&self, id: &str, configured: Option<&str>, given: &Given) -> Result<()> {
         let (path, new) = (self.path(id), self.0.join(format!(".{id}.json.new")));
-        let kept = Kept { configured: configured.map(str::to_owned), sdp: sdp.to_owned() };
+        let kept = Kept { configured: configured.map(str::to_owned), given: given.clone() };
         let octets = serde_json::to_vec(&kept).map_err(|e| self.cannot(&path, e.into()))?;
         let write = || -> std::io::Result<()> {
             let mut file = std::fs::File::create(&new)?;
@@ -96,9 +135,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(&dir.path().join("a/b")).unwrap();
         assert_eq!(folder.read("cam1", None), None);
-        folder.write("cam1", Some("cam1.sdp"), "v=0\r\n").unwrap();
-        folder.write("cam1", Some("cam1.sdp"), "v=0\r\ns=2\r\n").unwrap();
-        assert_eq!(folder.read("cam1", Some("cam1.sdp")).as_deref(), Some("v=0\r\ns=2\r\n"));
+        folder.write("cam1", Some("cam1.sdp"), &Given::sdp("v=0\r\n".into())).unwrap();
+        let second = Given::sdp("v=0\r\ns=2\r\n".into());
+        folder.write("cam1", Some("cam1.sdp"), &second).unwrap();
+        assert_eq!(folder.read("cam1", Some("cam1.sdp")), Some(second.clone()));
+        let connected = Connected { enabled: false, legs: vec![1], note: "{}".into() };
+        let connected = Given { connected: Some(connected), ..second };
+        folder.write("cam3", None, &connected).unwrap();
+        assert_eq!(folder.read("cam3", None), Some(connected));
+        folder.remove("cam3").unwrap();
+        // As it was written before there were controllers.
+        std::fs::write(folder.path("cam3"), br#"{"configured":null,"sdp":"v=0"}"#).unwrap();
+        assert_eq!(folder.read("cam3", None), Some(Given::sdp("v=0".into())));
+        folder.remove("cam3").unwrap();
         assert_eq!(folder.read("cam1", Some("other.sdp")), None);
         assert_eq!(folder.read("cam2", Some("cam1.sdp")), None);
         std::fs::write(folder.path("cam1"), b"{ half").unwrap();

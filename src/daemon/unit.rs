@@ -4,8 +4,10 @@ mod change;
 
 use super::board::Board;
 use super::life::{Change, Life};
-use super::resume::Folder;
-use super::{Action, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, State, config, source};
+use super::resume::{Connected, Folder, Given};
+use super::{
+    Action, Connection, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, Side, State, config, source,
+};
 use crate::error::{Error, Kind};
 use crate::worker::Beats;
 use std::collections::BTreeMap;
@@ -72,7 +74,7 @@ impl Shared {
 enum From {
     Config,
     /// Somebody gave it.
-    Given(Arc<str>),
+    Given(Given),
 }
 
 /// A receiver.
@@ -168,11 +170,11 @@ impl Unit {
         }
         if !self.has_sdp() {
             self.stop("it has no SDP");
-        } else if self.spec.enabled {
+        } else if self.is_wanted() {
             let change = self.life.start(self.shared.now());
             self.changed(change);
         } else {
-            self.stop("it is not enabled in the configuration");
+            self.stop(self.why_unwanted());
         }
         self.step();
         self.publish();
@@ -196,6 +198,42 @@ impl Unit {
     fn has_sdp(&self) -> bool {
         self.spec.sdp.is_some() || matches!(self.from, From::Given(_))
     }
+    /// What a controller said goes before the configuration.
+    fn is_wanted(&self) -> bool {
+        self.connected().map_or(self.spec.enabled, |connected| connected.enabled)
+    }
+    fn why_unwanted(&self) -> &'static str {
+        match self.connected() {
+            Some(_) => "its controller released it",
+            None => "it is not enabled in the configuration",
+        }
+    }
+    fn connected(&self) -> Option<&Connected> {
+        match &self.from {
+            From::Given(given) => given.connected.as_ref(),
+            From::Config => None,
+        }
+    }
+    /// How its controller has it; false where that is nothing new, or none has.
+    fn set_connected(&mut self, enabled: bool) -> bool {
+        let From::Given(Given { connected: Some(connected), .. }) = &mut self.from else { return false };
+        std::mem::replace(&mut connected.enabled, enabled) != enabled
+    }
+    /// The configuration, with what a controller changes of it.
+    fn spec_of(&self, from: &From) -> config::Receiver {
+        let mut spec = self.spec.clone();
+        let From::Given(Given { connected: Some(connected), .. }) = from else { return spec };
+        // Its SDP has one flow.
+        spec.flow = None;
+        // The second leg alone is the first one of its SDP.
+        if let [leg] = connected.legs[..]
+            && leg > 0
+        {
+            spec.interfaces = spec.interfaces.get(leg).or(spec.interfaces.last()).cloned().into_iter().collect();
+            spec.backend = spec.backend.get(leg).or(spec.backend.last()).copied().into_iter().collect();
+        }
+        spec
+    }
 
     /// What is due.
     fn step(&mut self) {
@@ -213,7 +251,7 @@ impl Unit {
     /// The text to receive.
     fn text(&mut self) -> Result<Arc<str>, Error> {
         match (&self.from, &self.spec.sdp) {
-            (From::Given(text), _) => Ok(text.clone()),
+            (From::Given(given), _) => Ok(given.sdp.clone()),
             (From::Config, Some(source)) => {
                 let text = source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)?;
                 self.configured = Some(text.clone());
@@ -239,7 +277,7 @@ impl Unit {
     }
 
     fn open_with(&self, text: Arc<str>) -> Result<(Box<dyn Session>, Arc<str>), Error> {
-        Ok((self.shared.opener.open(&self.spec, &text)?, text))
+        Ok((self.shared.opener.open(&self.spec_of(&self.from), &text)?, text))
     }
 
     fn installed(&mut self, session: Box<dyn Session>, text: Arc<str>) {
@@ -314,12 +352,18 @@ impl Unit {
         let done = match action {
             Action::Stop => {
                 self.close("it was told to stop");
+                if self.set_connected(false) {
+                    self.remember();
+                }
                 Ok(())
             }
             Action::Start if !self.has_sdp() => {
                 Err(Refusal::Unavailable("it has no SDP: switch it to one, or configure one".into()))
             }
             Action::Start => {
+                if self.set_connected(true) {
+                    self.remember();
+                }
                 let change = self.life.start(self.shared.now());
                 self.changed(change);
                 self.step();
@@ -330,7 +374,21 @@ impl Unit {
             }
             Action::Switch { sdp } => {
                 let sdp: Arc<str> = sdp.into();
-                return self.switch(sdp.clone(), From::Given(sdp), Some(reply));
+                return self.switch(sdp.clone(), From::Given(Given::sdp(sdp)), Some(reply));
+            }
+            Action::Connect(connection) => {
+                let Connection { enabled, sdp, legs, note } = *connection;
+                let sdp: Arc<str> = sdp.into();
+                let connected = Some(Connected { enabled, legs, note: note.into() });
+                let from = From::Given(Given { sdp: sdp.clone(), connected });
+                if enabled {
+                    return self.switch(sdp, from, Some(reply));
+                }
+                self.close("its controller released it");
+                (self.from, self.sdp) = (from, Some(sdp));
+                self.remember();
+                self.publish();
+                Ok(())
             }
         };
         // Whoever asked may have gone.
@@ -372,11 +430,17 @@ impl Unit {
             timing: shown.map(|shown| shown.timing.clone()).unwrap_or_default(),
             sinks: shown.map(|shown| shown.sinks.clone()).unwrap_or_default(),
             preview: shown.and_then(|shown| shown.preview.clone()),
+            side: Side {
+                interfaces: self.spec.interfaces.clone(),
+                legs: self.spec.legs.unwrap_or(self.spec.interfaces.len()).clamp(1, 2),
+                output: self.spec.output.map(Into::into),
+                note: self.connected().map(|connected| connected.note.clone()),
+            },
         });
     }
     fn given(&self) -> Option<Arc<str>> {
         match &self.from {
-            From::Given(text) => Some(text.clone()),
+            From::Given(given) => Some(given.sdp.clone()),
             From::Config => None,
         }
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each user needs a part of it")]
 
 use gdmedia::daemon::{
-    Action, Control, Event, EventKind, Hop, Overview, Receiver, Refusal, Reloaded, Reply, SinkState, State, reply,
+    Action, Control, Event, EventKind, Hop, Overview, Receiver, Refusal, Reloaded, Reply, Side, SinkState, State, reply,
 };
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::FramePool;
@@ -99,7 +99,7 @@ impl Control for Fake {
         };
         if answer.is_ok() {
             let (state, word) = match action {
-                Action::Start | Action::Switch { .. } => (State::Receiving, "receiving"),
+                Action::Start | Action::Switch { .. } | Action::Connect(_) => (State::Receiving, "receiving"),
                 Action::Stop => (State::Stopped, "stopped"),
             };
             self.change(id, |receiver| {
@@ -181,6 +181,7 @@ pub fn receiver(id: &str) -> Receiver {
             restarts: 0,
         }],
         preview: None,
+        side: Side::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who is let in: names, tokens, rates. The same for all addresses; can be set anew while requests come.
 
 use super::answer::Problem;
+use super::nmos::Slot;
 use super::peers::Peers;
 use super::settings::{Limits, Scope, Settings};
 use super::tls::Loaded;
@@ -8,7 +9,7 @@ use super::tokens::Tokens;
 use crate::error::Result;
 use crate::preview::Hosts;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,6 +23,8 @@ pub(super) struct Guard {
     policy: Arc<RwLock<Arc<Policy>>>,
     pub peers: Peers,
     pub counts: Arc<Counts>,
+    /// The NMOS node, where there is one.
+    pub nmos: Slot,
 }
 
 /// What the settings say, with what their files hold.
@@ -80,6 +83,7 @@ impl Guard {
             policy: Arc::new(RwLock::new(Arc::new(Policy::read(settings)?))),
             peers: Peers::default(),
             counts: Arc::default(),
+            nmos: Slot::default(),
         })
     }
     pub fn policy(&self) -> Arc<Policy> {
@@ -109,6 +113,13 @@ impl Guard {
     }
 
     fn refusal(&self, request: &Request) -> Option<Problem> {
+        self.refusal_of(request, false)
+    }
+    /// The same for what pages of other sites may change too.
+    pub fn refusal_of_any_site(&self, request: &Request) -> Option<Problem> {
+        self.refusal_of(request, true)
+    }
+    fn refusal_of(&self, request: &Request, any_site: bool) -> Option<Problem> {
         let policy = self.policy();
         self.counts.requests.fetch_add(1, Relaxed);
         let peer = request.extensions().get::<SocketAddr>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
@@ -120,7 +131,9 @@ impl Guard {
             let retry_after = Some(wait.as_secs() + 1);
             return Some(Problem { retry_after, ..Problem::new(StatusCode::TOO_MANY_REQUESTS, error, cure) });
         }
-        let (status, why) = policy.hosts.refusal(request.method(), request.uri(), request.headers())?;
+        // Nobody minds who only reads.
+        let method = if any_site { &Method::GET } else { request.method() };
+        let (status, why) = policy.hosts.refusal(method, request.uri(), request.headers())?;
         self.counts.host.fetch_add(1, Relaxed);
         let cure = match status {
             StatusCode::FORBIDDEN => "use the page that this server serves",
@@ -129,7 +142,8 @@ impl Guard {
         Some(Problem::new(status, why, cure))
     }
 
-    fn unauthorized(&self, request: &Request, scope: Scope) -> Option<Response> {
+    /// Why, and what `WWW-Authenticate` says of it.
+    pub fn unauthorized(&self, request: &Request, scope: Scope) -> Option<(Problem, &'static str)> {
         let policy = self.policy();
         let given = request.headers().get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
         let may = policy.tokens.allow(given);
@@ -158,9 +172,7 @@ impl Guard {
         };
         let count = if status == StatusCode::FORBIDDEN { &self.counts.scope } else { &self.counts.token };
         count.fetch_add(1, Relaxed);
-        let mut response = Problem::new(status, error, cure).into_response();
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-        Some(response)
+        Some((Problem::new(status, error, cure), challenge))
     }
 
     /// What whoever asks may do: for the page, which offers no more than that.
@@ -181,7 +193,11 @@ pub(super) async fn let_in(State(guard): State<Guard>, request: Request, next: N
 /// Tokens, for what needs this scope.
 pub(super) async fn authorize(State((guard, scope)): State<(Guard, Scope)>, request: Request, next: Next) -> Response {
     match guard.unauthorized(&request, scope) {
-        Some(response) => response,
+        Some((problem, challenge)) => {
+            let mut response = problem.into_response();
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            response
+        }
         None => next.run(request).await,
     }
 }

@@ -18,6 +18,7 @@ mod events;
 mod guard;
 mod health;
 mod metrics;
+mod nmos;
 mod openapi;
 mod pages;
 mod peers;

@@ -2,7 +2,7 @@
 
 use super::answer::{self, Problem};
 use super::guard::{Guard, authorize, let_in};
-use super::{Control, Scope, events, health, metrics, openapi, pages, preview, receivers};
+use super::{Control, Scope, events, health, metrics, nmos, openapi, pages, preview, receivers};
 use crate::preview::routes::headers;
 use axum::Router;
 use axum::extract::Request;
@@ -82,7 +82,9 @@ pub(super) fn router(control: Arc<dyn Control>, guard: Guard) -> Router {
         .layer(middleware::map_response(answer::in_json))
         .layer(middleware::from_fn_with_state(guard.clone(), let_in))
         .layer(middleware::from_fn(headers))
-        .with_state(Api { control, guard })
+        .with_state(Api { control, guard: guard.clone() })
+        // Behind the same guard, which speaks otherwise there.
+        .merge(nmos::router(guard))
 }
 
 #[cfg(test)]

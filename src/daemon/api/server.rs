@@ -3,6 +3,7 @@
 use super::guard::{Guard, Policy};
 use super::settings::Settings;
 use super::{Control, routes};
+use crate::daemon::nmos::Place;
 use crate::error::{Error, Kind, Result};
 use crate::preview::patient::{Door, Patient};
 use crate::unix::priority;
@@ -100,6 +101,14 @@ impl Server {
     pub fn urls(&self) -> Vec<String> {
         let scheme = if self.secure.load(Relaxed) { "https" } else { "http" };
         self.addresses().into_iter().map(|address| format!("{scheme}://{address}/")).collect()
+    }
+    /// Where an NMOS node that is served here is.
+    pub fn place(&self) -> Place {
+        Place { addresses: self.addresses(), secure: self.secure.load(Relaxed), tokens: self.guard.may(None).0 }
+    }
+    /// Serves an NMOS node below `/x-nmos`; `registered` says whether a registry has it.
+    pub fn mount(&self, node: gdmedia_nmos::Node, registered: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.guard.nmos.put(node, registered);
     }
     fn listening(&self) -> std::sync::MutexGuard<'_, Vec<(SocketAddr, SocketAddr)>> {
         self.listening.lock().unwrap_or_else(PoisonError::into_inner)

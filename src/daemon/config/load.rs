@@ -1,6 +1,6 @@
 //! From files and variables to a [`Config`].
 
-use super::{Api, Config, Daemon, Limits, Receiver, State, Table};
+use super::{Api, Config, Daemon, Limits, Nmos, Receiver, State, Table};
 use crate::config;
 use crate::error::{Error, Kind, Result};
 use serde::Deserialize;
@@ -93,7 +93,7 @@ impl Merged {
         let typed: Config = config::parse(name, text)?;
         let mut raw: toml::Table = config::parse(name, text)?;
         let places: Places = config::parse(name, text)?;
-        for table in ["daemon", "api", "limits", "state"] {
+        for table in ["daemon", "api", "limits", "state", "nmos"] {
             if let Some(toml::Value::Table(keys)) = raw.remove(table) {
                 merge(self.tables.entry(table).or_default(), keys);
             }
@@ -129,8 +129,10 @@ impl Merged {
             "api" => self.variable::<Api>("api", name, &key, value),
             "limits" => self.variable::<Limits>("limits", name, &key, value),
             "state" => self.variable::<State>("state", name, &key, value),
-            _ => Err(Error::new(Kind::Usage, format!("{name}: there is no table [{table}]"))
-                .cure("variables set keys of [daemon], [api], [limits] and [state], such as GDMEDIA_API__LISTEN")),
+            "nmos" => self.variable::<Nmos>("nmos", name, &key, value),
+            _ => Err(Error::new(Kind::Usage, format!("{name}: there is no table [{table}]")).cure(
+                "variables set keys of [daemon], [api], [limits], [state] and [nmos], such as GDMEDIA_API__LISTEN",
+            )),
         }
     }
 
@@ -172,6 +174,7 @@ impl Merged {
             Error::new(Kind::Usage, format!("the files together: {}", e.message())).cure("correct the drop-ins")
         })?;
         config.api.check()?;
+        config.nmos.check(&config.api)?;
         for receiver in &config.receivers {
             check_whole(receiver)?;
         }
@@ -217,6 +220,9 @@ fn check(receiver: &Receiver) -> std::result::Result<(), Wrong> {
     let wrong = |what: &str, cure: &str| Err((what.to_owned(), cure.to_owned()));
     if receiver.backend.is_empty() {
         return wrong("backend names none", "name one, such as backend = [\"auto\"], or leave it out");
+    }
+    if receiver.legs.is_some_and(|legs| !(1..=2).contains(&legs)) {
+        return wrong("a receiver has one leg, or two (ST 2022-7)", "give legs = 1 or legs = 2, or leave it out");
     }
     if receiver.buffer == 0 {
         return wrong("buffer is 0", "give MiB, such as buffer = 64, or leave it out");

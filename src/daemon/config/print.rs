@@ -1,7 +1,7 @@
 //! `gdmedia daemon --print-config`.
 
 use super::table::{Key, Table};
-use super::{Daemon, Encode, Export, File, Gst, Limits, Preview, Receiver, Record, State};
+use super::{Daemon, Encode, Export, File, Gst, Limits, Nmos, Preview, Receiver, Record, State};
 use crate::daemon::api;
 use std::fmt::Write as _;
 
@@ -25,6 +25,7 @@ pub fn print() -> String {
     }
     table::<Limits>(&mut text, "limits", "");
     table::<State>(&mut text, "state", "");
+    table::<Nmos>(&mut text, "nmos", "");
     text += "\n# One of these for each receiver:\n";
     header(&mut text, Receiver::DOCS, "[[receivers]]", "# ");
     let sinks = ["encode", "record", "preview", "export", "gst", "file"];
@@ -104,7 +105,15 @@ mod tests {
     #[test]
     fn every_key_is_explained() {
         let api = [api::Settings::keys(), api::Limits::keys(), api::Tls::keys(), api::Token::keys()];
-        let all = [Receiver::keys(), Daemon::keys(), Limits::keys(), Encode::keys(), Record::keys(), File::keys()];
+        let all = [
+            Receiver::keys(),
+            Daemon::keys(),
+            Limits::keys(),
+            Nmos::keys(),
+            Encode::keys(),
+            Record::keys(),
+            File::keys(),
+        ];
         for keys in api.into_iter().chain(all) {
             for key in keys {
                 assert!(key.docs.iter().any(|doc| doc.len() > 8), "{}", key.name);

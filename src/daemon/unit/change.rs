@@ -2,6 +2,7 @@
 
 use super::{Changed, From, Settings, Switching, Unit, is_last, is_url, refusal, said};
 use crate::daemon::life::Life;
+use crate::daemon::resume::Given;
 use crate::daemon::{Begun, EventKind, Refusal, State, Switched, config, source};
 use crate::error::Error;
 use std::sync::Arc;
@@ -17,15 +18,30 @@ impl Unit {
         if let Err(error) = source::check(&sdp) {
             return self.switched(Switched::Refused(error));
         }
-        let Some(session) = &mut self.session else { return self.switch_closed() };
-        if self.sdp.as_ref() == Some(&sdp) && !goes_on {
+        if self.session.is_none() {
+            return self.switch_closed();
+        }
+        let (connects, alike) = match &self.switching {
+            Some(Switching { from, .. }) => (
+                matches!(from, From::Given(Given { connected: Some(_), .. })),
+                self.spec_of(from).is_like(&self.spec_of(&self.from)),
+            ),
+            None => (false, true),
+        };
+        // A controller that connects again wants groups to be joined anew.
+        if self.sdp.as_ref() == Some(&sdp) && !goes_on && !connects {
             if let Some(Switching { from, .. }) = &self.switching {
                 self.from = from.clone();
             }
             self.tell(EventKind::Switch, "it receives this SDP already");
             self.remember();
+            self.publish();
             return self.answer(Ok(()));
         }
+        if !alike {
+            return self.switch_apart("other legs receive it");
+        }
+        let Some(session) = &mut self.session else { return };
         match session.switch(&sdp) {
             // The looks tell of the rest.
             Ok(Begun::Beside) => self.tell(EventKind::Switch, "another flow is received beside the one before"),
@@ -38,10 +54,10 @@ impl Unit {
     /// The two cannot be open at once.
     pub(super) fn switch_apart(&mut self, why: &str) {
         self.tell(EventKind::Switch, format!("the flow before is left before the new one is received: {why}"));
-        let Some(Switching { sdp, .. }) = &self.switching else { return };
-        let (sdp, before) = (sdp.clone(), self.sdp.clone());
+        let Some(Switching { sdp, from, .. }) = &self.switching else { return };
+        let (sdp, before, spec) = (sdp.clone(), self.sdp.clone(), self.spec_of(from));
         self.leave();
-        match self.shared.opener.open(&self.spec, &sdp) {
+        match self.shared.opener.open(&spec, &sdp) {
             Ok(session) => {
                 self.installed(session, sdp);
                 self.switched(Switched::Done("switched; its sinks began anew".into()));
@@ -59,10 +75,10 @@ impl Unit {
 
     /// Nothing is open: it is to be opened with the new SDP, or all stays as it was.
     pub(super) fn switch_closed(&mut self) {
-        let Some(Switching { sdp, .. }) = &self.switching else { return };
-        let sdp = sdp.clone();
+        let Some(Switching { sdp, from, .. }) = &self.switching else { return };
+        let (sdp, spec) = (sdp.clone(), self.spec_of(from));
         let now = self.shared.now();
-        match self.shared.opener.open(&self.spec, &sdp) {
+        match self.shared.opener.open(&spec, &sdp) {
             Ok(session) => {
                 let started = self.life.start(now);
                 self.changed(started);
@@ -83,7 +99,7 @@ impl Unit {
 
     /// A switch has ended.
     pub(super) fn switched(&mut self, how: Switched) {
-        match how {
+        let answer = match how {
             Switched::Done(text) => {
                 self.switches += 1;
                 self.life.begun(self.shared.now());
@@ -93,11 +109,11 @@ impl Unit {
                 }
                 self.tell(EventKind::Switch, text);
                 self.remember();
-                self.answer(Ok(()));
+                Ok(())
             }
             Switched::Refused(error) => {
                 self.tell(EventKind::Switch, format!("it is not switched: {}", said(&error)));
-                self.answer(Err(refusal(&error)));
+                Err(refusal(&error))
             }
             Switched::Broken(error) => {
                 self.tell(EventKind::Switch, format!("it is not switched: {}", said(&error)));
@@ -108,11 +124,13 @@ impl Unit {
                     Some(Err(again)) => self.lost(&again),
                     None => self.lost(&error),
                 }
-                self.answer(Err(refusal(&error)));
+                Err(refusal(&error))
             }
-        }
+        };
         self.show_at = Duration::ZERO;
+        // Whoever is answered may look at once.
         self.publish();
+        self.answer(answer);
     }
 
     /// The last switch is kept for the next start; what the configuration says is not.
@@ -159,9 +177,9 @@ impl Unit {
     }
 
     pub(super) fn restart(&mut self) {
-        match (self.has_sdp(), self.spec.enabled) {
+        match (self.has_sdp(), self.is_wanted()) {
             (false, _) => self.stop("it has no SDP"),
-            (true, false) => self.stop("it is not enabled in the configuration"),
+            (true, false) => self.stop(self.why_unwanted()),
             (true, true) => {
                 let change = self.life.start(self.shared.now());
                 self.changed(change);

@@ -66,6 +66,10 @@ fn daemon(text: &mut Text, control: &dyn Control, receivers: &[Arc<Receiver>]) {
 
 fn requests(text: &mut Text, api: &Api) {
     let counts = &api.guard.counts;
+    if let Some(registered) = api.guard.nmos.registered() {
+        text.metric("gdmedia_nmos_registered", Kind::Gauge, "1: an NMOS registry has everything that this node has.");
+        text.count(&[], registered.into());
+    }
     text.metric("gdmedia_api_requests_total", Kind::Counter, "Requests to this API.");
     text.count(&[], counts.requests.load(Relaxed));
     text.metric(
