@@ -1,6 +1,6 @@
 //! From what a controller activates to the SDP that is received: the legs program it, the SDP says what comes on them.
 
-use crate::sdp::{Flow, Leg, Mode, SourceFilter, parse, write};
+use crate::sdp::{Essence, Flow, Leg, Mode, SourceFilter, Video, parse, write};
 use gdmedia_nmos::params::ActiveLeg;
 use gdmedia_nmos::{Format, transport_file};
 
@@ -48,13 +48,21 @@ pub fn wanted(sdp: Option<&str>, legs: &[ActiveLeg]) -> Result<Option<Wanted>, S
     // What was written is what is received; it must mean the same.
     let again = parse(sdp.as_bytes(), Mode::Lenient);
     match again.usable_flows().next() {
-        Some(read) if addresses(read) == addresses(&flow) && read.essence == flow.essence => {
+        Some(read) if addresses(read) == addresses(&flow) && picture(read) == picture(&flow) => {
             Ok(Some(Wanted { sdp, flow, legs: numbers }))
         }
         _ => {
             Err("these addresses do not fit this transport file: each leg needs an address and a port of its own"
                 .into())
         }
+    }
+}
+
+/// What is received, whatever edition of the standard it names.
+fn picture(flow: &Flow) -> Essence {
+    match &flow.essence {
+        Essence::Video(video) => Essence::Video(Video { ssn: None, ..video.clone() }),
+        other => other.clone(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The supervisor with receivers that do what a test tells them.
 
-use super::super::{Begun, Look, Session, Shown, Switched};
+use super::super::{Begun, Connection, Look, Session, Shown, Switched};
 use super::*;
 use std::collections::VecDeque;
 use std::fs;
@@ -70,7 +70,8 @@ impl Opener for Theatre {
             Some(Act::PanicAtOpening) => panic!("on purpose"),
             _ => {}
         }
-        self.0.note(format!("{id} opened {name}"));
+        let on = receiver.interfaces.iter().map(|interface| format!(" {interface}")).collect::<String>();
+        self.0.note(format!("{id} opened {name}{on}"));
         Ok(Box::new(Actor { id, name, frames: 0, act, next: None, stage: self.0.clone() }))
     }
 }
@@ -257,6 +258,52 @@ fn what_a_receiver_is_told() {
     assert_eq!((rig.daemon.receiver("a").unwrap().switches, rig.daemon.receiver("b").unwrap().switches), (2, 1));
     let switches = rig.daemon.history().iter().filter(|e| e.kind == EventKind::Switch).count();
     assert!(switches >= 4);
+}
+
+#[test]
+fn a_controller_connects_and_releases_and_all_of_it_is_kept() {
+    let config = "[[receivers]]\nid = \"a\"\ninterfaces = [\"x\", \"y\"]\nbackend = [\"socket\", \"xdp\"]\n";
+    let rig = Rig::start(config, &[("no", &[Act::Refuse(Kind::Unavailable)])], &[]);
+    rig.until("a", |r| r.state == State::Stopped && r.side.legs == 2 && r.side.interfaces == ["x", "y"]);
+    let connect = |rig: &Rig, name: &str, legs: &[usize], enabled: bool| {
+        let (sdp, note) = (sdp(name), format!("note of {name}"));
+        rig.act("a", Action::Connect(Box::new(Connection { enabled, sdp, legs: legs.to_vec(), note })))
+    };
+    let note = |rig: &Rig| rig.daemon.receiver("a").unwrap().side.note.clone();
+    connect(&rig, "one", &[0, 1], true).unwrap();
+    // Whoever is answered sees it.
+    assert_eq!(note(&rig).as_deref(), Some("note of one"));
+    rig.receives("a", "one");
+    // The same again is joined anew.
+    connect(&rig, "one", &[0, 1], true).unwrap();
+    assert_eq!(connect(&rig, "no", &[0, 1], true), Err(Refusal::Unavailable("no no".into())));
+    assert_eq!(note(&rig).as_deref(), Some("note of one"), "nothing has changed");
+    // The second leg alone is received where that is.
+    connect(&rig, "two", &[1], true).unwrap();
+    rig.receives("a", "two");
+    connect(&rig, "two", &[1], false).unwrap();
+    assert_eq!(rig.daemon.receiver("a").unwrap().state, State::Stopped);
+    let log = ["a opened one x y", "a switches to one", "a closed one", "a opened two y", "a closed two"];
+    assert_eq!(rig.log(), log);
+    let again = |rig: Rig| {
+        rig.daemon.stop();
+        Rig::start_in(rig.folder, config, &[], &[])
+    };
+    let rig = again(rig);
+    let off = rig.until("a", |r| r.state == State::Stopped && r.side.note.is_some());
+    assert_eq!(off.reason.as_deref(), Some("its controller released it"));
+    assert_eq!(rig.log(), Vec::<String>::new());
+    rig.act("a", Action::Start).unwrap();
+    rig.receives("a", "two");
+    let rig = again(rig);
+    rig.receives("a", "two");
+    assert_eq!((rig.log(), note(&rig).as_deref()), (vec!["a opened two y".to_owned()], Some("note of two")));
+    // Who says nothing but an SDP is no controller.
+    rig.switch("a", "three").unwrap();
+    rig.receives("a", "three");
+    assert_eq!(note(&rig), None);
+    let rig = again(rig);
+    rig.receives("a", "three");
 }
 
 #[test]
