@@ -5,6 +5,7 @@
 #[path = "api/client.rs"]
 mod client;
 mod common;
+mod netns;
 #[path = "../nmos/tests/support/registry.rs"]
 mod registry;
 #[path = "../nmos/tests/support/schema.rs"]
@@ -14,6 +15,7 @@ use client::{Answer, LONG, ask, get};
 use common::{Temp, free_port, program, temp};
 use gdmedia::record::Recording;
 use gdmedia::send::pattern;
+use netns::Net;
 use nmos::is05::{ActivationMode, ActivationPatch, Param, ReceiverStaged, ReceiverStagedPatch, TransportFile};
 use nmos::{Reception, ResourceId};
 use registry::{Mood, Registry};
@@ -287,8 +289,8 @@ fn a_controller_finds_connects_and_releases_receivers() {
     let release = json!({ "master_enable": false, "activation": { "mode": "activate_immediate" } });
     assert_eq!(daemon.patch("Other", &release).code, 200);
     daemon.is("other", "stopped");
-    let metrics = get(daemon.address, "/metrics").text();
-    assert!(metrics.contains("\ngdmedia_nmos_registered 1\n"), "{metrics}");
+    let metrics = || get(daemon.address, "/metrics").text();
+    until("the metric", || metrics().contains("\ngdmedia_nmos_registered 1\n").then_some(()));
     assert!(registry.lines().iter().all(|line| !line.starts_with("DELETE /resource/nodes")));
 
     // The end, and the same from the beginning.
@@ -375,4 +377,72 @@ fn a_daemon_that_is_no_node_says_so() {
     assert_eq!((answer.code, answer.json()["code"].clone()), (404, json!(404)));
     assert!(answer.text().contains("[nmos]"), "{}", answer.text());
     daemon.end();
+}
+
+/// Groups that a namespace has joined, by interface, as the kernel has them.
+fn groups(net: &Net) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut interface = String::new();
+    for line in net.read("/proc/thread-self/net/igmp").lines() {
+        let mut words = line.split_whitespace();
+        match (line.starts_with(char::is_numeric), words.next(), words.next()) {
+            (true, _, Some(name)) => interface = name.trim_end_matches(':').to_owned(),
+            (false, Some(group), _) if interface.starts_with("rx") => {
+                let Ok(octets) = u32::from_str_radix(group, 16) else { continue };
+                let group = std::net::Ipv4Addr::from(octets.swap_bytes()).to_string();
+                if group.starts_with("239.") {
+                    all.push((interface.clone(), group));
+                }
+            }
+            _ => {}
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Legs are on the interfaces of the configuration, and what a controller switches off is left.
+#[test]
+fn legs_are_joined_where_they_are_and_left_by_parameters() {
+    let Some(net) = Net::new() else { return };
+    let dir = temp();
+    let text = "[api]\nlisten = \"127.0.0.1:0\"\n[nmos]\nenabled = true\nseed = \"test\"\ndiscovery = false\n\
+                [[receivers]]\nid = \"duo\"\nlabel = \"Duo\"\ninterfaces = [\"rx0\", \"rx1\"]\nbackend = [\"socket\"]\n\
+                gpu = \"off\"\nswitch_timeout = \"200ms\"\n";
+    let config = dir.write("gdmedia.toml", text);
+    let daemon = Net::inside(&net.rx, || Daemon::start(&config));
+    let medium = |group: &str, mid: &str| {
+        let text = sdp("duo", 5004).replace("c=IN IP4 127.0.0.1", &format!("c=IN IP4 {group}/8"));
+        format!("{}a=mid:{mid}\r\n", &text[text.find("m=video").unwrap()..])
+    };
+    let two = "v=0\r\no=- 1 1 IN IP4 10.77.0.1\r\ns=duo\r\nt=0 0\r\na=group:DUP a b\r\n".to_owned()
+        + &medium("239.78.0.1", "a")
+        + &medium("239.78.0.2", "b");
+    let patch = |body: Value| Net::inside(&net.rx, || daemon.patch("Duo", &body));
+    let done = |mut body: Value, wanted: &[(&str, &str)]| {
+        body["activation"] = json!({ "mode": "activate_immediate" });
+        let answer = patch(body);
+        assert_eq!(answer.code, 200, "{}", answer.text());
+        let wanted: Vec<_> = wanted.iter().map(|(i, g)| ((*i).to_owned(), (*g).to_owned())).collect();
+        until(&format!("{wanted:?}"), || (groups(&net) == wanted).then_some(()));
+    };
+    let constraints = Net::inside(&net.rx, || get(daemon.address, &daemon.single("Duo", "constraints"))).json();
+    check("is-05/v1.1/constraints-schema.json", &constraints);
+    assert_eq!(constraints[0]["interface_ip"]["enum"], json!(["10.77.0.10", "fd77::10"]));
+    assert_eq!(constraints[1]["interface_ip"]["enum"], json!(["10.78.0.10"]));
+    let file = json!({ "data": two, "type": "application/sdp" });
+    done(json!({ "master_enable": true, "transport_file": file }), &[("rx0", "239.78.0.1"), ("rx1", "239.78.0.2")]);
+    // The second one alone, and another group on the first.
+    done(json!({ "transport_params": [{ "rtp_enabled": false }, {}] }), &[("rx1", "239.78.0.2")]);
+    let other = json!([{ "rtp_enabled": true, "multicast_ip": "239.78.0.3" }, { "rtp_enabled": false }]);
+    done(json!({ "transport_params": other }), &[("rx0", "239.78.0.3")]);
+    let wrong = patch(json!({ "transport_params": [{ "interface_ip": "10.78.0.10" }, {}] }));
+    assert!(wrong.code == 400 && wrong.text().contains("10.77.0.10"), "{}", wrong.text());
+    let active = Net::inside(&net.rx, || daemon.active("Duo"));
+    assert_eq!(active.transport_params[0].multicast_ip, Param::Set("239.78.0.3".parse().unwrap()));
+    done(json!({ "master_enable": false }), &[]);
+    // As it was.
+    done(json!({ "master_enable": true }), &[("rx0", "239.78.0.3")]);
+    daemon.end();
+    assert_eq!(groups(&net), []);
 }
