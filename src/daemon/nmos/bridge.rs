@@ -159,3 +159,71 @@ pub fn doing(receiver: &Receiver) -> Option<Saved> {
     let legs = read.unwrap_or_else(|| vec![LegParams::default(); legs]);
     Some(Saved { master_enable: on, sender_id: None, sdp: Some(sdp.to_owned()), legs })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::Side;
+    use gdmedia_nmos::params::Auto;
+    use std::time::SystemTime;
+
+    const SDP: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=x\r\nt=0 0\r\nm=video 5010 RTP/AVP 96\r\nc=IN IP4 239.1.1.1/8\r\n\
+        a=rtpmap:96 raw/90000\r\na=fmtp:96 sampling=YCbCr-4:2:2; width=64; height=32; exactframerate=25; depth=10; \
+        TCS=SDR; colorimetry=BT709; PM=2110GPM; SSN=ST2110-20:2017; TP=2110TPN\r\n\
+        a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=0\r\n";
+
+    fn receiver(state: State, sdp: Option<&str>, note: Option<&Saved>) -> Receiver {
+        let note = note.map(|saved| serde_json::to_string(saved).unwrap().into());
+        Receiver {
+            id: "cam".into(),
+            label: "Camera".into(),
+            state,
+            reason: None,
+            since: SystemTime::UNIX_EPOCH,
+            sdp: sdp.map(Into::into),
+            flow: None,
+            backend: None,
+            processor: None,
+            restarts: 0,
+            switches: 0,
+            status: None,
+            health: None,
+            report: None,
+            latency: vec![],
+            timing: vec![],
+            sinks: vec![],
+            preview: None,
+            side: Side { legs: 2, note, ..Side::default() },
+        }
+    }
+
+    #[test]
+    fn what_a_receiver_does_is_said_as_a_controller_would() {
+        assert_eq!(doing(&receiver(State::Stopped, None, None)), None);
+        // Of the configuration: its SDP says the rest.
+        for (state, on) in [
+            (State::Stopped, false),
+            (State::Failed, false),
+            (State::Starting, true),
+            (State::Waiting, true),
+            (State::Receiving, true),
+            (State::Retrying, true),
+        ] {
+            let said = doing(&receiver(state, Some(SDP), None)).unwrap();
+            assert_eq!((said.master_enable, said.sdp.as_deref()), (on, Some(SDP)), "{state:?}");
+            assert_eq!(said.legs[0].destination_port, Auto::Value(5010));
+            assert_eq!([said.legs[0].rtp_enabled, said.legs[1].rtp_enabled], [true, false]);
+        }
+        // Of a controller: as he said it, but for what has become of it.
+        let mut saved = Saved { master_enable: true, sender_id: None, sdp: None, legs: vec![LegParams::default(); 2] };
+        assert_eq!(doing(&receiver(State::Receiving, Some(SDP), Some(&saved))), Some(saved.clone()));
+        let failed = doing(&receiver(State::Failed, Some(SDP), Some(&saved))).unwrap();
+        assert_eq!(failed, Saved { master_enable: false, ..saved.clone() });
+        saved.legs.iter_mut().for_each(|leg| leg.rtp_enabled = false);
+        assert_eq!(doing(&receiver(State::Stopped, Some(SDP), Some(&saved))), Some(saved.clone()));
+        // Another number of legs is another receiver.
+        saved.legs.pop();
+        let other = doing(&receiver(State::Receiving, Some(SDP), Some(&saved))).unwrap();
+        assert_eq!((other.legs.len(), other.sdp.as_deref()), (2, Some(SDP)));
+    }
+}
