@@ -47,6 +47,7 @@ check:
 	$(CARGO) clippy $(RIVERMAX) --all-targets -- -D warnings
 	scripts/deny
 	scripts/layers
+	scripts/deploy-check
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(ALL)

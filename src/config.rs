@@ -33,8 +33,13 @@ pub fn text(path: &Path) -> Result<String> {
 /// It is no TOML, or not what `T` wants: keys that `T` does not have are errors where it says `deny_unknown_fields`.
 pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T> {
     toml::from_str(text).map_err(|e| {
-        let what = e.message().trim().replace('\n', ", ");
-        let cure = meant(&what).unwrap_or_else(|| "correct this line".into());
+        // What values say that are read from a word may have its cure.
+        let (what, cure) = match e.message().split_once("\n  cure: ") {
+            Some((what, cure)) => (what, Some(cure.trim().to_owned())),
+            None => (e.message(), None),
+        };
+        let what = what.trim().replace('\n', ", ");
+        let cure = cure.or_else(|| meant(&what)).unwrap_or_else(|| "correct this line".into());
         wrong(name, text, e.span(), &what).cure(cure)
     })
 }
@@ -47,7 +52,7 @@ pub fn wrong(name: &str, text: &str, span: Option<Range<usize>>, what: &str) -> 
 }
 
 /// What was meant by a key that nobody knows, from serde's words: "unknown field `a`, expected one of `b`, `c`".
-fn meant(what: &str) -> Option<String> {
+pub(crate) fn meant(what: &str) -> Option<String> {
     let names = what.strip_prefix("unknown field `").or_else(|| what.strip_prefix("unknown variant `"))?;
     let mut words = names.split('`').step_by(2);
     let wrong = words.next()?;

@@ -56,7 +56,7 @@
 //! | `cuda` (default) | frames in GPU memory, unpacked there | nothing: driver and compiler are looked for |
 //! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
 //! | `preview` (default) | the preview in a browser | nothing |
-//! | `daemon` (default) | the ingest daemon with its API | nothing |
+//! | `daemon` (default) | the ingest daemon with its API and its NMOS node | nothing |
 //! | `rivermax` | reception by NVIDIA Rivermax, see `rx::rivermax` | its SDK to build; its library, licence and card to run |
 //! | `rivermax-stand-in` | the same against a stand-in for the library, for tests | libclang to build |
 //! | `cuda` and `gst` | CUDA memory for fragments that take it, see `sink::gst::Fragment::cuda` | GStreamer's CUDA library, looked for |

@@ -6,6 +6,7 @@
 use crate::sdp::Ratio;
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::time::Duration;
 
 const NANOS: u128 = 1_000_000_000;
 
@@ -23,16 +24,16 @@ impl Tai {
     }
 }
 
-impl Add<std::time::Duration> for Tai {
+impl Add<Duration> for Tai {
     type Output = Tai;
-    fn add(self, d: std::time::Duration) -> Tai {
+    fn add(self, d: Duration) -> Tai {
         Tai(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
-impl Sub<std::time::Duration> for Tai {
+impl Sub<Duration> for Tai {
     type Output = Tai;
-    fn sub(self, d: std::time::Duration) -> Tai {
+    fn sub(self, d: Duration) -> Tai {
         Tai(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
@@ -199,6 +200,32 @@ impl Alignment {
     }
 }
 
+/// No time that somebody gives is longer.
+const LONGEST: Duration = Duration::from_secs(36_525 * 86_400);
+
+/// A time with its unit: `500us`, `20ms`, `1.5s`, `10min`, `2h`, `1d`; a bare number is in seconds.
+///
+/// # Errors
+/// It is none, or longer than a hundred years.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return Err(format!("unknown unit {unit:?}: us, ms, s, min, h or d")),
+    };
+    let number: f64 = number.parse().map_err(|_| "a number with its unit is wanted".to_owned())?;
+    let time = Duration::try_from_secs_f64(number * scale).map_err(|e| e.to_string())?;
+    // Far from where the clock of a computer ends.
+    if time > LONGEST { Err("more than a hundred years".into()) } else { Ok(time) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +354,23 @@ mod tests {
             let _ = (frame_number(Tai(t), ratio), frame_ticks(t, ratio, rate), half_frame_ticks(ratio, rate));
             let _ = (frame_phase(t, ratio, rate), frame_nanos(ratio));
             let _ = MediaClock { rate, offset: rtp }.unwrap(rtp, Tai(t));
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, wanted) in [
+            ("500us", Duration::from_micros(500)),
+            ("20ms", Duration::from_millis(20)),
+            ("1.5s", Duration::from_millis(1500)),
+            ("7", Duration::from_secs(7)),
+            ("2h", Duration::from_secs(7200)),
+            ("0", Duration::ZERO),
+        ] {
+            assert_eq!(duration(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "s", "-1s", "1 fortnight", "1e400", "9999999999999999999999d", "500000000000d", "1.2.3s"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 }

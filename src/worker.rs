@@ -1,5 +1,11 @@
 //! The thread that repeats the step: receive until nothing is left, then sleep once.
 
+#[cfg(not(gdmedia_loom))]
+mod crew;
+
+#[cfg(not(gdmedia_loom))]
+pub use crew::Crew;
+
 use crate::error::Error;
 use crate::event::Event;
 use crate::fault::FaultCounters;
@@ -11,7 +17,7 @@ use crate::rx::{Receiver, RxError};
 use crate::stats::{Busy, FrameCounters, LegComparison, LegCounters, PacketCounters, RxCounters};
 use crate::sync::{Arc, AtomicBool, Builder, JoinHandle, Mutex};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -129,8 +135,18 @@ pub enum Ended {
 /// A running worker.
 #[derive(Debug)]
 pub struct Worker {
-    thread: JoinHandle<Ended>,
+    home: Home,
     shared: Arc<Shared>,
+}
+
+/// Where a pipeline is stepped.
+#[derive(Debug)]
+enum Home {
+    /// On a thread of its own.
+    Own(JoinHandle<Ended>),
+    /// On one with others; says how it came to its end.
+    #[cfg(not(gdmedia_loom))]
+    Shared(std::sync::Mutex<std::sync::mpsc::Receiver<Ended>>),
 }
 
 #[derive(Debug, Default)]
@@ -139,6 +155,26 @@ struct Shared {
     stop: Arc<AtomicBool>,
     /// Where the kernel tells of its thread.
     accounts: OnceLock<PathBuf>,
+    /// Rounds of the loop.
+    beats: Beats,
+    /// A pipeline that shares its thread has ended.
+    #[cfg(not(gdmedia_loom))]
+    ended: AtomicBool,
+}
+
+/// The rounds of a worker's loop: a number that stands still when the loop does. Cheap to clone, and may outlive the worker.
+#[derive(Clone, Debug, Default)]
+pub struct Beats(std::sync::Arc<AtomicU64>);
+
+impl Beats {
+    /// Rounds so far, modulo 2^64.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// A round, of the one thread that does them: no read-modify-write is needed.
+    pub fn beat(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -165,7 +201,7 @@ impl Worker {
         core: Option<usize>,
         stop: Arc<AtomicBool>,
     ) -> crate::error::Result<Self> {
-        let shared = Arc::new(Shared { report: Mutex::default(), stop, accounts: OnceLock::new() });
+        let shared = Arc::new(Shared { stop, ..Shared::default() });
         let theirs = shared.clone();
         let thread = Builder::new()
             .name("receive".into())
@@ -176,21 +212,14 @@ impl Worker {
                 if let Some(Err(error)) = core.map(crate::rx::wait::pin) {
                     return Ended::Failed(error);
                 }
-                let mut ended = run(pipeline.as_mut(), wait, &theirs);
-                let mut remarks = Vec::new();
-                if let Err(error) = pipeline.finish(&mut remarks)
-                    && !matches!(ended, Ended::Failed(_))
-                {
-                    ended = Ended::Failed(error);
-                }
+                let ended = run(pipeline.as_mut(), wait, &theirs);
+                let ended = finish(pipeline.as_mut(), ended, &theirs);
                 let mut report = theirs.report.lock().unwrap_or_else(PoisonError::into_inner);
-                pipeline.report(&mut report);
-                report.remarks.append(&mut remarks);
                 report.cpu = scheduled(Path::new("/proc/thread-self/schedstat")).map(|s| s.cpu);
                 ended
             })
             .map_err(|e| Error::new(crate::Kind::Unavailable, "no thread for the receiver").because(e))?;
-        Ok(Worker { thread, shared })
+        Ok(Worker { home: Home::Own(thread), shared })
     }
 
     /// A copy of its counters, at most one sleep old, and what has happened since the last one was taken.
@@ -203,46 +232,84 @@ impl Worker {
         scheduled(self.shared.accounts.get()?)
     }
 
+    /// The rounds of its loop.
+    pub fn beats(&self) -> Beats {
+        self.shared.beats.clone()
+    }
+
     /// Has it ended by itself?
     #[cfg(not(gdmedia_loom))]
     pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
+        match &self.home {
+            Home::Own(thread) => thread.is_finished(),
+            Home::Shared(_) => self.shared.ended.load(Ordering::Acquire),
+        }
     }
 
     /// Stops it and waits for its last report.
     pub fn join(self) -> (Ended, Report) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.join().unwrap_or_else(|_| {
-            Ended::Failed(
-                Error::new(crate::Kind::Internal, "the receiver's thread panicked").cure("please report this"),
-            )
-        });
-        (ended, self.shared.take())
+        let ended = match self.home {
+            Home::Own(thread) => thread.join().ok(),
+            #[cfg(not(gdmedia_loom))]
+            Home::Shared(ended) => ended.into_inner().unwrap_or_else(PoisonError::into_inner).recv().ok(),
+        };
+        (ended.unwrap_or_else(panicked), self.shared.take())
     }
 }
 
+fn panicked() -> Ended {
+    Ended::Failed(Error::new(crate::Kind::Internal, "the receiver's thread panicked").cure("please report this"))
+}
+
 fn run(pipeline: &mut dyn Stepper, period: Duration, shared: &Shared) -> Ended {
-    let mut steps = 0u32;
+    let mut steps = 0;
     let mut wait = Wait::new(period);
-    while !shared.stop.load(Ordering::Relaxed) {
-        let idle = match pipeline.step() {
-            Ok(Progress::Busy) => false,
-            Ok(Progress::Idle) => true,
-            Err(RxError::End) => return Ended::EndOfInput,
-            Err(RxError::Failed(error)) => return Ended::Failed(error),
+    loop {
+        let idle = match round(pipeline, &mut steps, shared) {
+            Ok(idle) => idle,
+            Err(ended) => return ended,
         };
-        steps = steps.wrapping_add(1);
-        if idle || steps.is_multiple_of(PUBLISH_EVERY) {
-            // A reader may hold the lock: the next step publishes then. Reception never waits.
-            if let Ok(mut report) = shared.report.try_lock() {
-                pipeline.report(&mut report);
-            }
-        }
         if idle && !(period > Duration::ZERO && pipeline.wait(period)) {
             wait.sleep();
         }
     }
-    Ended::Stopped
+}
+
+/// One step, and what is told of it; true when nothing has come.
+fn round(pipeline: &mut dyn Stepper, steps: &mut u32, shared: &Shared) -> Result<bool, Ended> {
+    if shared.stop.load(Ordering::Relaxed) {
+        return Err(Ended::Stopped);
+    }
+    let idle = match pipeline.step() {
+        Ok(Progress::Busy) => false,
+        Ok(Progress::Idle) => true,
+        Err(RxError::End) => return Err(Ended::EndOfInput),
+        Err(RxError::Failed(error)) => return Err(Ended::Failed(error)),
+    };
+    *steps = steps.wrapping_add(1);
+    shared.beats.beat();
+    if idle || steps.is_multiple_of(PUBLISH_EVERY) {
+        // A reader may hold the lock: the next step publishes then. Reception never waits.
+        if let Ok(mut report) = shared.report.try_lock() {
+            pipeline.report(&mut report);
+        }
+    }
+    Ok(idle)
+}
+
+/// The last report, and what the pipeline's end makes of its own.
+fn finish(pipeline: &mut dyn Stepper, mut ended: Ended, shared: &Shared) -> Ended {
+    let mut remarks = Vec::new();
+    if let Err(error) = pipeline.finish(&mut remarks)
+        && !matches!(ended, Ended::Failed(_))
+    {
+        ended = Ended::Failed(error);
+    }
+    let mut report = shared.report.lock().unwrap_or_else(PoisonError::into_inner);
+    pipeline.report(&mut report);
+    report.remarks.append(&mut remarks);
+    ended
 }
 
 /// The scheduler's accounts of a thread: nanoseconds on a core, and of waiting for one.

@@ -211,9 +211,12 @@ fn the_page_its_status_and_its_pictures() {
     assert_eq!((page.code, page.header("content-type")), (200, "text/html; charset=utf-8"));
     assert!(page.header("content-security-policy").contains("default-src 'none'"), "{}", page.head);
     assert_eq!(page.header("cross-origin-resource-policy"), "same-origin");
-    for (path, kind) in
-        [("preview.css", "text/css"), ("preview.js", "text/javascript"), ("preview.svg", "image/svg+xml")]
-    {
+    for (path, kind) in [
+        ("preview.css", "text/css"),
+        ("common.js", "text/javascript"),
+        ("preview.js", "text/javascript"),
+        ("preview.svg", "image/svg+xml"),
+    ] {
         assert!(page.text().contains(path), "the page asks for {path}");
         let part = stream.get(&format!("/{path}"));
         assert_eq!(part.code, 200, "{path}");

@@ -60,7 +60,7 @@ impl Connection {
     pub fn new(side: Side) -> Connection {
         let legs = vec![LegParams::default(); side.addresses.len()];
         let staged = Staged { sender_id: None, master_enable: false, sdp: None, legs };
-        let active = Activation { master_enable: false, sender_id: None, legs: vec![], sdp: None };
+        let active = Activation { master_enable: false, sender_id: None, legs: vec![], sdp: None, asked: vec![] };
         let (scheduled, activated) = (Times::default(), Times::default());
         let mut new = Connection { side, staged, scheduled, active, activated, serial: 0 };
         new.active.legs = new.off(&new.staged);
@@ -173,13 +173,19 @@ impl Connection {
         let legs: Result<Vec<ActiveLeg>, String> =
             staged.legs.iter().zip(&self.side.addresses).enumerate().map(resolve).collect();
         let Staged { sender_id, master_enable, .. } = *staged;
-        Ok(Activation { master_enable, sender_id, legs: legs?, sdp: staged.sdp.clone() })
+        Ok(Activation { master_enable, sender_id, legs: legs?, sdp: staged.sdp.clone(), asked: staged.legs.clone() })
     }
 
     /// The same for a look beforehand: what has no address yet is unspecified.
     pub fn preview(&self, staged: &Staged) -> Activation {
         let Staged { sender_id, master_enable, .. } = *staged;
-        Activation { master_enable, sender_id, legs: self.off(staged), sdp: staged.sdp.clone() }
+        Activation {
+            master_enable,
+            sender_id,
+            legs: self.off(staged),
+            sdp: staged.sdp.clone(),
+            asked: staged.legs.clone(),
+        }
     }
 
     /// `activation` is what the receiver does since `at`.
@@ -237,7 +243,7 @@ impl Connection {
 
     /// `/active`; has no `"auto"`.
     pub fn active_document(&self) -> Value {
-        let Activation { sender_id, master_enable, sdp, legs } = &self.active;
+        let Activation { sender_id, master_enable, sdp, legs, .. } = &self.active;
         document(*sender_id, *master_enable, self.activated, sdp.as_deref(), &json!(legs))
     }
 

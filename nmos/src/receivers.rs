@@ -44,6 +44,16 @@ pub struct Activation {
     pub legs: Vec<ActiveLeg>,
     /// The transport file.
     pub sdp: Option<String>,
+    /// The legs as they were asked for.
+    pub asked: Vec<LegParams>,
+}
+
+impl Activation {
+    /// For the next start.
+    pub fn saved(&self) -> Saved {
+        let Activation { master_enable, sender_id, sdp, asked, .. } = self.clone();
+        Saved { master_enable, sender_id, sdp, legs: asked }
+    }
 }
 
 /// An activation as it was asked for, with `"auto"` where the receiver may choose anew.

@@ -1,10 +1,13 @@
 //! The command line: one file a verb.
 
 mod analyze;
+#[cfg(feature = "daemon")]
+mod daemon;
 mod doctor;
 mod export;
 mod held;
 mod load;
+mod manual;
 mod play;
 mod record;
 mod reports;
@@ -49,8 +52,17 @@ enum Verb {
     Analyze(analyze::Args),
     /// Look at this machine: what it has for an SDP, what is missing, and what to do about it. Changes nothing.
     Doctor(doctor::Args),
+    /// Run many receivers around the clock, as a configuration says, and show and steer them over HTTP.
+    #[cfg(feature = "daemon")]
+    Daemon(daemon::Args),
     /// Hand AF_XDP sockets to receivers that run without rights.
     XdpHelper(xdp_helper::Args),
+    /// Write man pages.
+    #[command(hide = true)]
+    Man(manual::Man),
+    /// Write completions for bash, zsh and fish.
+    #[command(hide = true)]
+    Completions(manual::Completions),
 }
 
 /// Runs the program.
@@ -82,7 +94,11 @@ pub fn main() -> ExitCode {
         Some(Verb::Soak(args)) => soak::run(args),
         Some(Verb::Analyze(args)) => analyze::run(args),
         Some(Verb::Doctor(args)) => doctor::run(args),
+        #[cfg(feature = "daemon")]
+        Some(Verb::Daemon(args)) => daemon::run(args),
         Some(Verb::XdpHelper(args)) => xdp_helper::run(&args),
+        Some(Verb::Man(args)) => manual::man(&args, <Cli as clap::CommandFactory>::command()),
+        Some(Verb::Completions(args)) => manual::completions(&args, <Cli as clap::CommandFactory>::command()),
     };
     result.unwrap_or_else(|error| {
         say::say!("gdmedia: {error}");
@@ -90,51 +106,14 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// No time that somebody gives is longer.
-const LONGEST: std::time::Duration = std::time::Duration::from_secs(36_525 * 86_400);
-
 /// A time with its unit: `500us`, `20ms`, `1.5s`, `10min`, `2h`; a bare number is in seconds.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = |why: &str| usage::wanted(why, "write a time like 500us, 30s or 2h");
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit.trim() {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => return Err(wrong(&format!("unknown unit {unit:?}: us, ms, s, min, h or d"))),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong("a number with its unit is wanted"))?;
-    let time = std::time::Duration::try_from_secs_f64(number * scale).map_err(|e| wrong(&e.to_string()))?;
-    // Far from where the clock of a computer ends.
-    if time > LONGEST { Err(wrong("more than a hundred years")) } else { Ok(time) }
+    gdmedia::time::duration(text).map_err(|why| usage::wanted(why, "write a time like 500us, 30s or 2h"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn durations() {
-        for (text, wanted) in [
-            ("500us", Duration::from_micros(500)),
-            ("20ms", Duration::from_millis(20)),
-            ("1.5s", Duration::from_millis(1500)),
-            ("7", Duration::from_secs(7)),
-            ("2h", Duration::from_secs(7200)),
-            ("0", Duration::ZERO),
-        ] {
-            assert_eq!(duration(text), Ok(wanted), "{text}");
-        }
-        for text in ["", "s", "-1s", "1 fortnight", "1e400", "9999999999999999999999d", "500000000000d", "1.2.3s"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn the_command_line_is_sound() {

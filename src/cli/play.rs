@@ -2,7 +2,10 @@
 
 mod backend;
 mod choose;
+#[cfg(feature = "daemon")]
+mod configured;
 mod engine;
+mod gate;
 mod health;
 mod limits;
 mod overlay;
@@ -13,18 +16,32 @@ mod preview;
 mod preview;
 mod recording;
 mod report;
+mod session;
+#[cfg(feature = "daemon")]
+mod shown;
 mod sinks;
+#[cfg(feature = "daemon")]
+mod switch;
 mod time;
 
-use self::backend::Inputs;
-use self::engine::Engine;
 pub use self::engine::Run;
-use self::health::{Said, Watch};
-use self::overlay::Words;
+use self::health::Watch;
 pub use self::report::Start;
 use self::report::Status;
+#[cfg(not(feature = "daemon"))]
+use self::session::Session;
+use self::session::{End, Looked};
 use self::sinks::Sinks;
 use self::time::Time;
+#[cfg(feature = "daemon")]
+pub use self::{
+    choose::seen,
+    configured::Given,
+    health::Said,
+    report::Since,
+    session::Session,
+    switch::{Begun, Progress},
+};
 use super::held::Held;
 use super::usage::wanted;
 use super::{same, stop};
@@ -32,28 +49,26 @@ use clap::ValueEnum;
 use gdmedia::encode::Spec;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::fault::FaultPlan;
-use gdmedia::format::{Layout, Output};
-use gdmedia::frame::Frame;
-use gdmedia::gpu::{Choice, Gpu};
-use gdmedia::kernel::{self, Colour, Conversion};
-use gdmedia::latency::{self, Probe, Recorder};
-use gdmedia::mem::Space;
+use gdmedia::format::Output;
+use gdmedia::gpu::Choice;
+#[cfg(feature = "cuda")]
+use gdmedia::gpu::Gpu;
+use gdmedia::kernel;
+use gdmedia::latency::Recorder;
 use gdmedia::merge::Class;
-use gdmedia::pipeline::meter::{LegTiming, Metering};
-use gdmedia::pipeline::{self, Deliver, Observe};
-use gdmedia::plan::FEW_OPEN;
+use gdmedia::pipeline;
+use gdmedia::pipeline::meter::LegTiming;
 use gdmedia::record::{self, Limit, Way};
 use gdmedia::rx::socket;
 use gdmedia::sink::FileFormat;
 use gdmedia::sink::export::Target;
 use gdmedia::timing::Rules;
-use gdmedia::worker::{Ended, Report, Worker};
+use gdmedia::worker::{Crew, Report};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Options of the verb.
 #[derive(clap::Args)]
@@ -215,6 +230,26 @@ pub struct Args {
     /// needs a GPU
     #[arg(long, value_name = "KIND=PATH")]
     export: Option<Target>,
+    /// A sink that ends is started again, and no file is written over.
+    #[arg(skip)]
+    again: bool,
+    /// So long another flow has for its first whole frame.
+    #[arg(skip)]
+    #[cfg_attr(not(feature = "daemon"), allow(dead_code))]
+    patience: Duration,
+    /// Somebody else serves the preview.
+    #[arg(skip)]
+    #[cfg_attr(not(feature = "preview"), allow(dead_code))]
+    preview_elsewhere: bool,
+    /// The thread that receives, where it has others to step.
+    #[arg(skip)]
+    crew: Option<Arc<Crew>>,
+    /// Octets that its frames may take.
+    #[arg(skip)]
+    memory: Option<u64>,
+    /// A file of frames beside what --out encodes.
+    #[arg(skip)]
+    also: Option<PathBuf>,
     /// GPU that frames are unpacked on: auto (the nearest, else the CPU), off, require, or its number
     #[arg(long, value_name = "auto|off|require|N", value_parser = gpu_choice, default_value = "auto")]
     gpu: Choice,
@@ -415,8 +450,31 @@ impl Args {
     }
     /// `--out` takes frames of any layout.
     fn raw_out(&self) -> bool {
-        let of_name = self.out.as_deref().map(FileFormat::of_path);
+        let of_name = self.file().map(FileFormat::of_path);
         self.format.map(FileFormat::from).or(of_name) == Some(FileFormat::Raw)
+    }
+    /// The file that frames are written to as they are.
+    fn file(&self) -> Option<&Path> {
+        self.out.as_deref().filter(|_| self.encode.is_none()).or(self.also.as_deref())
+    }
+    /// Where what is encoded goes.
+    #[cfg(feature = "gst")]
+    fn encode_to(&self) -> String {
+        self.out.as_ref().map(|out| out.display().to_string()).unwrap_or_default()
+    }
+    /// Options that contradict each other, and those that others make.
+    fn settle(&mut self) -> Result<()> {
+        if self.pcap.is_none() && matches!(self.pace, Pace::Recorded) {
+            return Err(Error::new(Kind::Usage, "--pace is for captures and recordings; a network has its own")
+                .cure("leave it out, or give --pcap or a recording"));
+        }
+        if !self.timing && !self.held.is_empty() {
+            return Err(
+                Error::new(Kind::Usage, "limits of timing were given, and timing is not measured").cure("add --timing")
+            );
+        }
+        self.rules.limits = self.held.limits()?;
+        Ok(())
     }
     /// How to record.
     pub fn recording(&self) -> record::Options {
@@ -483,9 +541,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// The same, followed.
-pub fn run_with(mut args: Args, follow: &mut dyn Follow) -> Result<ExitCode> {
-    let result = receive(&mut args, follow);
-    told(result, args.json)
+pub fn run_with(args: Args, follow: &mut dyn Follow) -> Result<ExitCode> {
+    let json = args.json;
+    told(receive(args, follow), json)
 }
 
 /// Where everything on standard error is JSON, so is an error.
@@ -524,6 +582,7 @@ pub struct Now<'a> {
     pub report: &'a Report,
     pub sinks: &'a Sinks,
     pub latency: &'a mut Recorder,
+    pub health: &'a Watch,
     pub time: &'a Time,
     /// Octets of the GPU's memory that the run uses.
     pub gpu_memory: Option<u64>,
@@ -553,272 +612,70 @@ impl Follow for Alone {
 }
 
 /// Receives until something ends it.
-fn receive(args: &mut Args, follow: &mut dyn Follow) -> Result<ExitCode> {
+fn receive(mut args: Args, follow: &mut dyn Follow) -> Result<ExitCode> {
     let stop = stop::install()?;
     same::refuse(&args.inputs(), &args.outputs())?;
     if let Some(path) = args.sdp().map(Path::new).filter(|path| record::Recording::is_at(path)) {
         let path = path.to_owned();
-        return recording::play(args, &path, follow, &stop);
+        return recording::play(args, &path, follow, stop);
     }
-    if args.pcap.is_none() && matches!(args.pace, Pace::Recorded) {
-        return Err(Error::new(Kind::Usage, "--pace is for captures and recordings; a network has its own")
-            .cure("leave it out, or give --pcap or a recording"));
-    }
-    if !args.timing && !args.held.is_empty() {
-        return Err(
-            Error::new(Kind::Usage, "limits of timing were given, and timing is not measured").cure("add --timing")
-        );
-    }
-    args.rules.limits = args.held.limits()?;
+    args.settle()?;
     let description = choose::description(args.sdp(), args.pcap.as_deref(), args.called)?;
-    let flow = choose::flow(&description, args.flow)?;
-    let video = choose::video(flow, &description)?;
-    let time = Time::open(args, flow)?;
-    args.utc_offset = time.offset().seconds;
-    let args = &*args;
-    let wire = pipeline::wire(video)?;
-    let chosen = engine::choose(args)?;
-    let prepared = sinks::prepare(args, video, &wire, chosen.gpu.as_ref())?;
-    let output = prepared.output;
-    let layout = Layout::new(wire, output)
-        .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
-    let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
-
-    let opened = Inputs { args, flow, video, layout: &layout, stop: &stop }.open(chosen.gpu.as_ref())?;
-    let conversion = Conversion { layout, colour };
-    let (probe, mut latency) = latency::channel(time::media(flow, video));
-    let mut sinks = sinks::build(args, prepared, flow, video, &conversion, &probe, chosen.gpu.is_some())?;
-    let gate = Arc::new(Gate::new(args.frames, probe));
-    let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop: &stop };
-    let config = pipeline::config(flow, args.redundancy.unwrap_or_default())?;
-    limits::check(&conversion.layout, engine::frames(&sinks) + config.open_frames().saturating_sub(FEW_OPEN))?;
-    let gpu = chosen.gpu.clone();
-    let mut engine = Engine::open(&run, chosen, opened, &mut sinks)?;
-    if args.compare_legs {
-        engine.compare_legs(&run)?;
-    }
-    // Last: from here on the socket's buffer fills.
-    engine.join_all(&run)?;
-    let start = Start::new(&description, &run, &engine, &sinks, &time);
-    start.print(args.json);
-    latency.set_gpu(engine.is_on_gpu());
-    let metering = args.timing.then(|| engine.meter(flow, args.rules));
-    let pause = args.pause(&engine.caps().0);
-    let stepper = engine.into_stepper(&run, &sinks);
-    let worker = Worker::spawn(stepper, pause, args.core, stop.clone())?;
-    follow.begin(&run, &start)?;
-    accompany(&run, &start, worker, sinks, latency, time, gpu.as_ref(), metering, follow)
+    let session = Session::open(args, &description, stop)?;
+    accompany(session, follow)
 }
 
 /// From the first frame to the last word.
-#[allow(clippy::too_many_arguments, reason = "all that is watched")]
-fn accompany(
-    run: &Run<'_>,
-    start: &Start,
-    worker: Worker,
-    mut sinks: Sinks,
-    mut latency: Recorder,
-    mut time: Time,
-    gpu: Option<&Arc<Gpu>>,
-    metering: Option<Metering>,
-    follow: &mut dyn Follow,
-) -> Result<ExitCode> {
-    let Run { args, flow, gate, .. } = *run;
-    let mut health = Watch::new(args, flow);
-    let end = watch(run, &worker, &sinks, &mut latency, &mut time, gpu, metering.as_ref(), &mut health, follow);
-    let (ended, report) = worker.join();
-    let sunk = sinks.finish();
-    for text in sinks.news() {
-        report::tell(args.json, Said::recording(&text));
-    }
-    latency.finish(gate.probe.now());
-    let outcome = match (end, ended) {
-        (_, Ended::Failed(error)) => Err(error),
-        (End::NoMedia, _) if args.recorded.is_some() => {
-            Err(recording::nothing(Path::new(args.sdp().unwrap_or_default())))
-        }
-        (End::NoMedia, _) => Err(choose::no_media(args, flow, &report)),
-        _ => sunk,
-    };
-    let name = if outcome.is_err() && end != End::NoMedia { "failed" } else { end.name() };
-    if let (Err(error), true) = (&outcome, args.json) {
-        report::error(error);
-    }
-    let timing = metering.as_ref().map(Metering::read).unwrap_or_default();
-    report::summary(args.json, &report, &sinks, gate, &health, &latency, &timing, start, name);
-    let gpu_memory = gpu.map(memory_of);
-    let mut now =
-        Now { report: &report, sinks: &sinks, latency: &mut latency, time: &time, gpu_memory, events: &[], timing };
-    let followed = follow.end(&mut now, name);
-    match outcome {
-        // Told already: the summary is the last line.
-        Err(error) if args.json => Ok(ExitCode::from(error.kind().exit_code())),
-        outcome => outcome.and(followed),
-    }
-}
-
-/// Octets that this run has of a GPU.
-#[cfg(feature = "cuda")]
-fn memory_of(gpu: &Arc<Gpu>) -> u64 {
-    gpu.budget().used() as u64
-}
-#[cfg(not(feature = "cuda"))]
-fn memory_of(gpu: &Arc<Gpu>) -> u64 {
-    match **gpu {}
-}
-
-/// How long a GPU may take to give memory back, for the size of the ring: many times what it needs.
-const HOLD: Duration = Duration::from_millis(2);
-
-/// Why the run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Frames,
-    Duration,
-    Signal,
-    Input,
-    Closed,
-    Source,
-    NoMedia,
-}
-
-impl End {
-    const fn name(self) -> &'static str {
-        match self {
-            End::Frames => "frames",
-            End::Duration => "duration",
-            End::Signal => "signal",
-            End::Input => "end of input",
-            End::Closed => "sink closed",
-            End::Source => "sender ended",
-            End::NoMedia => "no media",
-        }
-    }
-}
-
-/// Stands between the pipeline and the sinks: counts what is delivered and ends the run after `--frames`.
-struct Gate {
-    /// Frames that are delivered at most.
-    limit: u64,
-    delivered: AtomicU64,
-    reached: AtomicBool,
-    probe: Probe,
-}
-
-impl Gate {
-    fn new(limit: Option<u64>, probe: Probe) -> Self {
-        Gate {
-            limit: limit.unwrap_or(u64::MAX),
-            delivered: 0.into(),
-            reached: AtomicBool::new(limit == Some(0)),
-            probe,
-        }
-    }
-
-    /// What the pipeline calls when a frame is finished.
-    fn observe(self: Arc<Self>) -> Observe {
-        Box::new(move |f| self.probe.finished(f.number, f.last_arrival, f.at))
-    }
-
-    /// What the pipeline calls with every frame.
-    fn deliver<F: Space>(self: Arc<Self>, offers: sinks::Offers<F>, stop: Arc<AtomicBool>) -> Deliver<F> {
-        Box::new(move |frame: Frame<F>, now| {
-            let nth = self.delivered.load(Ordering::Relaxed);
-            if nth >= self.limit {
-                return;
-            }
-            if let Some(now) = now {
-                let meta = frame.meta();
-                self.probe.delivered(meta.number, meta.timestamp, meta.first_arrival, meta.last_arrival, now);
-            }
-            offers.offer(frame, || stop.load(Ordering::Relaxed));
-            self.delivered.store(nth + 1, Ordering::Relaxed);
-            if nth + 1 >= self.limit {
-                self.reached.store(true, Ordering::Relaxed);
-            }
-        })
-    }
-}
-
-/// Waits until something ends the run; prints the status meanwhile.
-#[allow(clippy::too_many_arguments, reason = "all that is watched")]
-fn watch(
-    run: &Run<'_>,
-    worker: &Worker,
-    sinks: &Sinks,
-    latency: &mut Recorder,
-    time: &mut Time,
-    gpu: Option<&Arc<Gpu>>,
-    metering: Option<&Metering>,
-    health: &mut Watch,
-    follow: &mut dyn Follow,
-) -> End {
-    let Run { args, gate, stop, .. } = run;
-    let mut status = Status::new(args);
-    let begun = Instant::now();
-    let mut heard = false;
+fn accompany(mut session: Session, follow: &mut dyn Follow) -> Result<ExitCode> {
+    let json = session.args().json;
+    session.start().print(json);
+    session.begin(follow)?;
+    let mut status = Status::new(session.args());
     let mut events = Vec::new();
-    let mut words = Words::new(run.video, run.args.overlay);
-    #[cfg(feature = "preview")]
-    let mut teller = sinks.page().map(|page| preview::Teller::new(page, run.flow, run.video));
     let end = loop {
         std::thread::sleep(Duration::from_millis(20));
-        let report = worker.report();
-        for said in health.look(worker, &report, sinks, time.synchronization()) {
+        let Looked { report, said } = session.look();
+        for said in said {
             events.extend(said.what().map(str::to_owned));
             status.say(said);
         }
-        for text in sinks.news() {
-            status.say(Said::recording(&text));
-            events.push(text);
-        }
-        for text in sinks.events() {
-            status.say(Said::sink(&text));
-            events.push(text);
-        }
-        words.show(sinks, &report, latency);
-        if gate.reached.load(Ordering::Relaxed) {
-            break End::Frames;
-        }
-        if stop.load(Ordering::Relaxed) {
-            break End::Signal;
-        }
-        if worker.is_finished() {
-            let none = report.frames.complete + report.frames.incomplete + report.frames.acquiring == 0;
-            break if none { End::NoMedia } else { End::Input };
-        }
-        if sinks.ended() {
-            break End::Closed;
+        if let Some(end) = session.end(&report) {
+            break end;
         }
         if follow.failed() {
             break End::Source;
         }
-        let elapsed = begun.elapsed();
-        heard |= report.frames.complete + report.frames.incomplete > 0;
-        if !heard && !args.wait.is_zero() && elapsed >= args.wait {
-            break End::NoMedia;
-        }
-        if args.duration.is_some_and(|d| elapsed >= d) {
-            break if heard { End::Duration } else { End::NoMedia };
-        }
-        latency.drain();
-        #[cfg(feature = "preview")]
-        if let Some(teller) = &mut teller {
-            teller.tell(&report, latency, sinks, health, metering);
-        }
         if status.is_due() {
-            for text in time.update(latency.rtp_latency_ns()) {
-                status.say(Said::time(&text));
-                events.push(text);
+            for said in session.times() {
+                events.extend(said.what().map(str::to_owned));
+                status.say(said);
             }
-            let gpu_memory = gpu.map(memory_of);
-            let timing = metering.map(Metering::read).unwrap_or_default();
-            status.print(&report, latency, sinks, health, &timing, follow.status());
-            follow.interval(&mut Now { report: &report, sinks, latency, time, gpu_memory, events: &events, timing });
-            latency.next_interval();
+            let mut now = session.now(&report, &events);
+            status.print(&mut now, follow.status());
+            follow.interval(&mut now);
+            now.latency.next_interval();
             events.clear();
         }
     };
     status.end_line();
-    end
+    let (report, outcome, said) = session.finish(end);
+    for said in said {
+        report::tell(json, said);
+    }
+    let name = if outcome.is_err() && end != End::NoMedia { "failed" } else { end.name() };
+    if let (Err(error), true) = (&outcome, json) {
+        report::error(error);
+    }
+    let (start, gate) = (session.start().clone(), session.gate().clone());
+    let mut now = session.now(&report, &[]);
+    report::summary(json, &now, &gate, &start, name);
+    let followed = follow.end(&mut now, name);
+    match outcome {
+        // Told already: the summary is the last line.
+        Err(error) if json => Ok(ExitCode::from(error.kind().exit_code())),
+        outcome => outcome.and(followed),
+    }
 }
+
+/// How long a GPU may take to give memory back, for the size of the ring: many times what it needs.
+const HOLD: Duration = Duration::from_millis(2);

@@ -1,5 +1,6 @@
 //! What a daemon shows of itself, and what it can be told.
 
+use crate::format::Output;
 use crate::health;
 use crate::pipeline::meter::LegTiming;
 use crate::preview::Source;
@@ -106,6 +107,22 @@ pub struct Receiver {
     /// Its picture; none where the configuration wants none.
     #[serde(skip)]
     pub preview: Option<Source>,
+    /// Where it is connected to networks.
+    #[serde(skip)]
+    pub side: Side,
+}
+
+/// The side of a receiver that looks at networks, as its configuration has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Interfaces of its legs, by name or address; the last one counts for all further legs. Empty: the kernel chooses.
+    pub interfaces: Vec<String>,
+    /// Legs: one, or two for ST 2022-7; 0 where nothing is known of it yet.
+    pub legs: usize,
+    /// The layout of frames that it is to make; none: one that suits.
+    pub output: Option<Output>,
+    /// Of [`Connection::note`]; none where the last that it was told was something else.
+    pub note: Option<Arc<str>>,
 }
 
 /// What a receiver does.
@@ -192,6 +209,22 @@ pub enum Action {
         /// SDP text.
         sdp: String,
     },
+    /// What a controller connected it to; kept for the next start as a whole. Groups are left and joined anew where they are
+    /// the same.
+    Connect(Box<Connection>),
+}
+
+/// A connection that a controller makes, or breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// To receive; else as [`Action::Stop`].
+    pub enabled: bool,
+    /// Text of an SDP with one flow, whose legs are those of `legs`.
+    pub sdp: String,
+    /// Which of the receiver's legs receive, from 0.
+    pub legs: Vec<usize>,
+    /// Whatever is to be kept with it.
+    pub note: String,
 }
 
 /// Why something was not done.

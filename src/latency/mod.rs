@@ -201,6 +201,12 @@ impl Recorder {
                     self.record(Hop::Gpu, 2, timestamp, last_arrival, at.since(last_arrival));
                 }
             }
+            Sample::Changed(media) => {
+                self.media = media;
+                self.grids = std::array::from_fn(|_| Grid::new(media.rate, media.clock_rate));
+                self.known = [(u64::MAX, 0); 64];
+                self.latency_ns = None;
+            }
             Sample::Taken { sink, timestamp, last_arrival, at } => {
                 let place = 3 + usize::from(sink).min(SINKS - 1);
                 self.record(Hop::Sink, place, timestamp, last_arrival, at.since(last_arrival));
@@ -321,6 +327,19 @@ mod tests {
         assert_eq!(recorder.total(Hop::Sink).len(), 4);
         recorder.reset();
         assert_eq!(recorder.total(Hop::Sink).len(), 0);
+    }
+
+    /// Another flow's timestamps and frame rate are no gap of the one before.
+    #[test]
+    fn another_flow_begins_a_new_grid_and_the_figures_go_on() {
+        let (probe, mut recorder) = recorder();
+        deliver(&probe, 0, 2 * MS);
+        probe.changed(Media { rate: Some(Ratio { num: 25, den: 1 }), clock: None, clock_rate: 90_000 });
+        deliver(&probe, 500, 2 * MS);
+        deliver(&probe, 502, 2 * MS);
+        recorder.drain();
+        assert_eq!(values(recorder.interval(Hop::Complete)), [2, 2, 2]);
+        assert_eq!(recorder.interval(Hop::Wire).len(), 1, "of the flow whose clock is known");
     }
 
     #[test]

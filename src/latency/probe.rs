@@ -20,6 +20,7 @@ pub(super) enum Sample {
     Delivered { number: u64, timestamp: u32, first_arrival: Tai, last_arrival: Tai, at: Tai },
     Finished { number: u64, last_arrival: Tai, at: Tai },
     Taken { sink: u8, timestamp: u32, last_arrival: Tai, at: Tai },
+    Changed(Media),
 }
 
 /// The end that threads have. Sending never waits: where nobody takes, it is counted.
@@ -58,6 +59,10 @@ impl Probe {
     /// A sink has taken a frame.
     pub fn taken(&self, sink: u8, timestamp: u32, last_arrival: Tai, at: Tai) {
         self.send(Sample::Taken { sink, timestamp, last_arrival, at });
+    }
+    /// From the next frame on they are those of another flow.
+    pub fn changed(&self, media: Media) {
+        self.send(Sample::Changed(media));
     }
     /// The clock of the arrivals, now, as far as it was seen; none for recordings.
     pub fn now(&self) -> Option<Tai> {

@@ -36,7 +36,7 @@ impl DeviceEye {
     ///
     /// # Errors
     /// The GPU has no memory or no kernels.
-    pub fn new(gpu: &Arc<Gpu>, conversion: &Conversion, factors: [u32; 2]) -> Result<Self> {
+    pub fn new(gpu: &Arc<Gpu>, conversion: &Conversion, factors: [u32; 3]) -> Result<Self> {
         let mut scalers = Vec::new();
         for factor in factors {
             match Scaler::load(gpu, conversion, factor) {

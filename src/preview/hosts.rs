@@ -2,7 +2,7 @@
 //! the answers; it cannot pass its name for an address, or for one of this machine's names.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
@@ -35,6 +35,22 @@ impl Hosts {
             || name.ends_with(".localhost")
             || self.names.contains(&name)
     }
+
+    /// Why a request is not for this server: it has another name, or a foreign page makes it in order to change something.
+    pub(crate) fn refusal(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let host = header(header::HOST).or(uri.authority().map(|a| a.as_str())).unwrap_or_default();
+        if !self.allow(host) {
+            let why = format!("{host:?} is no name of this server: use its address, or this machine's name");
+            return Some((StatusCode::MISDIRECTED_REQUEST, why));
+        }
+        let foreign = header(header::ORIGIN).is_some_and(|origin| {
+            let of = origin.split_once("://").map_or(origin, |(_, of)| of);
+            of != host
+        });
+        let changes = !matches!(*method, Method::GET | Method::HEAD);
+        (foreign && changes).then(|| (StatusCode::FORBIDDEN, "not from another site".into()))
+    }
 }
 
 /// The name in `name:port`, `[address]:port` and the like.
@@ -50,25 +66,10 @@ fn name_of(host: &str) -> Option<&str> {
 
 /// Lets a request through that has an allowed name, and that no foreign page makes in order to change something.
 pub(super) async fn guard(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
-    match refusal(&hosts, &request) {
-        Some(refusal) => refusal,
+    match hosts.refusal(request.method(), request.uri(), request.headers()) {
+        Some((status, why)) => (status, format!("{why}\n")).into_response(),
         None => next.run(request).await,
     }
-}
-
-fn refusal(hosts: &Hosts, request: &Request) -> Option<Response> {
-    let header = |name| request.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let host = header(header::HOST).or(request.uri().authority().map(|a| a.as_str())).unwrap_or_default();
-    if !hosts.allow(host) {
-        let text = format!("{host:?} is no name of this server: use its address, or this machine's name\n");
-        return Some((StatusCode::MISDIRECTED_REQUEST, text).into_response());
-    }
-    let foreign = header(header::ORIGIN).is_some_and(|origin| {
-        let of = origin.split_once("://").map_or(origin, |(_, of)| of);
-        of != host
-    });
-    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-    (foreign && changes).then(|| (StatusCode::FORBIDDEN, "not from another site\n").into_response())
 }
 
 #[cfg(test)]

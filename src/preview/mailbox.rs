@@ -56,6 +56,8 @@ pub enum Ask {
     Png,
     /// Waveform and vectorscope of the newest frame.
     Scopes,
+    /// The newest frame, very small.
+    Thumbnail,
     /// The last frames, to step through.
     Freeze,
 }

@@ -22,9 +22,9 @@ mod eye;
 mod gpu;
 mod hosts;
 mod mailbox;
-mod patient;
+pub(crate) mod patient;
 mod render;
-mod routes;
+pub(crate) mod routes;
 mod server;
 
 pub use hosts::Hosts;
@@ -250,6 +250,15 @@ impl Source {
         let answer = self.0.mailbox.ask(ask);
         tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
     }
+    /// The newest frame as a small JPEG, a second old at most, and its number: made once for all who ask. Otherwise why there
+    /// is none.
+    pub(crate) async fn thumbnail(&self) -> std::result::Result<(Bytes, u64), String> {
+        match self.ask(Ask::Thumbnail).await {
+            Some(Answer::Picture(file, number)) => Ok((file, number)),
+            Some(Answer::None(why)) => Err(why),
+            _ => Err(GONE.into()),
+        }
+    }
     /// A set of frozen pictures; the newest one where no number is given.
     fn frozen(&self, id: Option<u64>) -> Option<Arc<Frozen>> {
         let frozen = self.0.frozen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -269,6 +278,9 @@ impl Source {
 
 /// A viewer waits so long for what he asks for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why nothing is answered.
+const GONE: &str = "the stream has ended, or this machine is too busy";
 
 /// Somebody who watches.
 #[derive(Debug)]

@@ -16,8 +16,6 @@ use tokio::time::{Instant, Sleep};
 /// A connection on which nothing moves for so long is cut off. Streams to viewers move at least every [`routes::REPEAT`].
 const PATIENCE: Duration = Duration::from_secs(15);
 const _: () = assert!(PATIENCE.as_secs() > 2 * routes::REPEAT.as_secs());
-/// Connections at once.
-const CONNECTIONS: usize = 128;
 /// Octets that may wait in the kernel for a viewer; it takes twice as many.
 const WAITING: usize = 256 << 10;
 
@@ -28,8 +26,9 @@ pub struct Door {
 }
 
 impl Door {
-    pub fn new(listener: TcpListener) -> Self {
-        Door { listener, room: Arc::new(Semaphore::new(CONNECTIONS)) }
+    /// Doors that share `room` have so many connections together.
+    pub fn new(listener: TcpListener, room: Arc<Semaphore>) -> Self {
+        Door { listener, room }
     }
 }
 

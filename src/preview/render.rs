@@ -26,6 +26,10 @@ const COLUMNS: usize = 480;
 const SCOPES: Duration = Duration::from_millis(150);
 /// Columns of pictures to step through, about: those of HD.
 const STILL: u32 = 1920;
+/// Columns of thumbnails, about.
+const THUMBNAIL: u32 = 320;
+/// They are made so often at most, however many ask.
+const THUMBNAILS: Duration = Duration::from_secs(1);
 /// Quality of pictures that are looked at closely.
 const FINE: u8 = 92;
 
@@ -33,12 +37,14 @@ const FINE: u8 = 92;
 pub struct Renderer {
     source: Source,
     options: Options,
-    /// For live pictures, and for those to step through.
-    factors: [u32; 2],
+    /// For live pictures, for those to step through, and for thumbnails.
+    factors: [u32; 3],
     eye: Eye,
     #[cfg(feature = "cuda")]
     device: Option<DeviceEye>,
     scopes: Option<(Instant, Answer)>,
+    /// Also good for as long as no other frame has come.
+    thumbnail: Option<(Instant, Answer)>,
 }
 
 impl Renderer {
@@ -46,12 +52,12 @@ impl Renderer {
     pub fn new(source: Source, conversion: &Conversion, options: Options, gpu: Option<&Arc<Gpu>>) -> Result<Self> {
         let factors = factors(conversion, options);
         let device = gpu.map(|gpu| DeviceEye::new(gpu, conversion, factors)).transpose()?;
-        Ok(Renderer { source, options, factors, eye: Eye::new(conversion), device, scopes: None })
+        Ok(Renderer { source, options, factors, eye: Eye::new(conversion), device, scopes: None, thumbnail: None })
     }
     #[cfg(not(feature = "cuda"))]
     pub fn new(source: Source, conversion: &Conversion, options: Options) -> Self {
         let factors = factors(conversion, options);
-        Renderer { source, options, factors, eye: Eye::new(conversion), scopes: None }
+        Renderer { source, options, factors, eye: Eye::new(conversion), scopes: None, thumbnail: None }
     }
 
     /// Until the mailbox is closed.
@@ -113,6 +119,11 @@ impl Renderer {
         }
         let Some(frame) = frame else { return Answer::None("no frame has come yet".into()) };
         let number = frame.meta().number;
+        if let (Ask::Thumbnail, Some((made, thumbnail))) = (ask, &self.thumbnail)
+            && (made.elapsed() < THUMBNAILS || matches!(thumbnail, Answer::Picture(_, of) if *of == number))
+        {
+            return thumbnail.clone();
+        }
         let answer = match ask {
             Ask::Jpeg => self
                 .full(&frame)
@@ -127,12 +138,17 @@ impl Renderer {
                 let vectorscope = draw::vectorscope(&scope).map(Bytes::from);
                 Some(Answer::Scopes(Arc::new(ScopePictures { number, waveform, vectorscope })))
             }),
+            Ask::Thumbnail => self
+                .jpeg(&frame, self.factors[2], self.options.quality)
+                .map(|file| Answer::Picture(file.into(), number)),
             // Has its own way.
             Ask::Freeze => None,
         };
         let answer = answer.unwrap_or_else(|| Answer::None("frames of this output cannot be shown so".into()));
-        if ask == Ask::Scopes {
-            self.scopes = Some((Instant::now(), answer.clone()));
+        match ask {
+            Ask::Scopes => self.scopes = Some((Instant::now(), answer.clone())),
+            Ask::Thumbnail => self.thumbnail = Some((Instant::now(), answer.clone())),
+            Ask::Jpeg | Ask::Png | Ask::Freeze => {}
         }
         answer
     }
@@ -197,7 +213,7 @@ impl Renderer {
     }
 }
 
-fn factors(conversion: &Conversion, options: Options) -> [u32; 2] {
+fn factors(conversion: &Conversion, options: Options) -> [u32; 3] {
     let width = conversion.wire().width;
-    [eye::factor(width, options.width), eye::factor(width, STILL)]
+    [options.width, STILL, THUMBNAIL].map(|wanted| eye::factor(width, wanted))
 }

@@ -18,11 +18,16 @@ use std::time::Duration;
 /// While nothing new comes, the last is sent again so often, so that a viewer who has gone is noticed.
 pub(super) const REPEAT: Duration = Duration::from_secs(5);
 
+/// What other pages have in common with this one.
+pub(crate) const CSS: &str = include_str!("page/preview.css");
+pub(crate) const COMMON: &str = include_str!("page/common.js");
+pub(crate) const ICON: &str = include_str!("page/preview.svg");
+
 /// Pages and pictures of a source:
 ///
 /// | path | what |
 /// | --- | --- |
-/// | `/` | the page, and its `preview.css`, `preview.js`, `preview.svg` |
+/// | `/` | the page, and its `preview.css`, `common.js`, `preview.js`, `preview.svg` |
 /// | `/video.mjpeg` | the live picture, `multipart/x-mixed-replace` |
 /// | `/snapshot.jpg`, `/snapshot.png` | the newest frame in full size |
 /// | `/stats.json`, `/events` | the status; the same as server-sent events, whenever it is set anew |
@@ -32,9 +37,10 @@ pub fn router(source: Source) -> Router {
     let file = |kind: &'static str, text: &'static str| get(async move || ([(header::CONTENT_TYPE, kind)], text));
     Router::new()
         .route("/", file("text/html; charset=utf-8", include_str!("page/index.html")))
-        .route("/preview.css", file("text/css; charset=utf-8", include_str!("page/preview.css")))
+        .route("/preview.css", file("text/css; charset=utf-8", CSS))
+        .route("/common.js", file("text/javascript; charset=utf-8", COMMON))
         .route("/preview.js", file("text/javascript; charset=utf-8", include_str!("page/preview.js")))
-        .route("/preview.svg", file("image/svg+xml", include_str!("page/preview.svg")))
+        .route("/preview.svg", file("image/svg+xml", ICON))
         .route("/video.mjpeg", get(video))
         .route("/snapshot.jpg", get(async |source, query| snapshot(source, query, Ask::Jpeg).await))
         .route("/snapshot.png", get(async |source, query| snapshot(source, query, Ask::Png).await))
@@ -50,7 +56,7 @@ pub fn router(source: Source) -> Router {
 }
 
 /// What every answer says: nothing is kept, nothing comes from elsewhere, and other sites may not show it.
-async fn headers(request: Request, next: Next) -> Response {
+pub(crate) async fn headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     let all = [
@@ -165,7 +171,7 @@ fn picture(kind: &'static str, file: Bytes, number: u64) -> Response {
 fn none(answer: Option<Answer>) -> Response {
     let text = match answer {
         Some(Answer::None(why)) => why,
-        _ => "the stream has ended, or this machine is too busy".to_owned(),
+        _ => super::GONE.to_owned(),
     };
     refused(StatusCode::SERVICE_UNAVAILABLE, &text)
 }

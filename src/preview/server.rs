@@ -7,9 +7,13 @@ use crate::unix::priority;
 use axum::{Router, middleware};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections at once.
+const CONNECTIONS: usize = 128;
 
 /// A server; ends when it is dropped.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ impl Server {
             priority::lower();
             runtime.block_on(async {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let serve = axum::serve(Door::new(listener), router);
+                let serve = axum::serve(Door::new(listener, Arc::new(Semaphore::new(CONNECTIONS))), router);
                 tokio::select! {
                     _ = serve => {}
                     _ = stopped => {}

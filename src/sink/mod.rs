@@ -6,6 +6,7 @@
 //!
 //! A sink is made for one layout and one set of SDP parameters. When they change, finish it and open another.
 
+pub mod again;
 #[cfg(feature = "cuda")]
 mod download;
 pub mod export;

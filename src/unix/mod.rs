@@ -1,5 +1,7 @@
 //! Unix: sockets between programs, descriptors that go along, and what the kernel and the drivers of network interfaces say.
 
+#[cfg(feature = "daemon")]
+pub mod clock;
 pub mod descriptor;
 pub mod ethtool;
 pub mod listener;

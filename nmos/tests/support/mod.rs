@@ -1,6 +1,7 @@
 //! A node with receivers that only remember what they were told, served over TCP, and what looks at its answers.
 #![allow(dead_code)]
 
+pub mod registry;
 pub mod schema;
 
 use gdmedia_nmos::caps::{Allowed, Caps, ConstraintSet};

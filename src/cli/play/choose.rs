@@ -70,6 +70,14 @@ pub fn flow(description: &Description, number: Option<usize>) -> Result<&Flow> {
     }
 }
 
+/// What would be received of an SDP, in one line.
+#[cfg(feature = "daemon")]
+pub fn seen(description: &Description, number: Option<usize>) -> Result<String> {
+    let flow = flow(description, number)?;
+    gdmedia::pipeline::wire(video(flow, description)?)?;
+    Ok(summary(flow))
+}
+
 /// The video of a flow that can be received.
 pub fn video<'a>(flow: &'a Flow, description: &Description) -> Result<&'a Video> {
     match &flow.essence {
@@ -117,7 +125,9 @@ pub fn no_media(args: &Args, flow: &Flow, report: &Report) -> Error {
         Some(path) => (Kind::Data, format!("{}: no media ({wanted})", path.display())),
         None => {
             let waited = args.duration.map_or(args.wait, |d| if args.wait.is_zero() { d } else { d.min(args.wait) });
-            (Kind::NoMedia, format!("no media within {waited:?} ({wanted})"))
+            // A daemon waits for ever.
+            let within = if waited.is_zero() { String::new() } else { format!(" within {waited:?}") };
+            (Kind::NoMedia, format!("no media{within} ({wanted})"))
         }
     };
     for (reason, cause, cure) in [

@@ -1,9 +1,12 @@
 //! What does the work: a pipeline on a GPU where one is to be used and can be, else on the CPU; and why.
 
+use super::Args;
 use super::backend::{HostReceiver, Inputs, Opened, Passed};
+use super::gate::Gate;
 use super::report;
+#[cfg(any(feature = "cuda", feature = "daemon"))]
+use super::sinks::Offers;
 use super::sinks::Sinks;
-use super::{Args, Gate};
 use gdmedia::error::{self, Error, Result};
 use gdmedia::gpu::{self, Choice, Found};
 use gdmedia::kernel::{Conversion, Level};
@@ -20,13 +23,12 @@ use gdmedia::worker::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-#[cfg(all(feature = "cuda", feature = "rivermax"))]
-use gdmedia::mem::Device;
 #[cfg(feature = "cuda")]
 use {
     super::backend::Receiving,
     gdmedia::gpu::Gpu,
     gdmedia::kernel::cuda::Options,
+    gdmedia::mem::{Device, Slab},
     gdmedia::pipeline::{GpuPipeline, Moving, Observe, Refused},
     gdmedia::rx::Registered,
 };
@@ -126,6 +128,8 @@ pub struct Run<'a> {
     pub video: &'a Video,
     pub conversion: &'a Conversion,
     pub(super) gate: &'a Arc<Gate>,
+    /// Number of its pipeline at the gate.
+    pub(super) line: u32,
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -145,7 +149,7 @@ impl Run<'_> {
     }
     /// For a pipeline of the CPU.
     fn deliver(&self, sinks: &Sinks) -> Deliver<Host> {
-        self.gate.clone().deliver(sinks.offers(), self.stop.clone())
+        self.gate.clone().deliver(self.line, sinks.offers(), self.stop.clone())
     }
 }
 
@@ -189,6 +193,44 @@ impl Engine {
             legs,
             #[cfg(feature = "cuda")]
             device,
+        })
+    }
+
+    /// One more for sinks that have a pipeline already; on the GPU where that is. `later`: the sinks come later.
+    ///
+    /// # Errors
+    /// No memory.
+    #[cfg(feature = "daemon")]
+    pub fn beside(
+        run: &Run<'_>,
+        chosen: Found,
+        opened: Opened,
+        sinks: &Sinks,
+        later: Option<Offers<Host>>,
+    ) -> Result<Self> {
+        let Opened { receiver, more, legs, mut passed } = opened;
+        #[cfg(feature = "cuda")]
+        if let Some(device) = &chosen.gpu {
+            let settings = Settings { frames: POOL + sinks.held_by_same_device(), ..run.settings(sinks) };
+            let opened = gpu_pipeline(run, device, (receiver, more), &settings, &sinks.same_device_offers());
+            let (mut kind, _) = opened.map_err(|refused| refused.error)?;
+            kind.observe(run.gate.clone().observe());
+            return Ok(Engine { kind, gpu: chosen.why, passed, legs, device: chosen.gpu });
+        }
+        let receiver = run.inputs().in_host(receiver, &mut passed)?;
+        let deliver = run.gate.clone().deliver(run.line, later.unwrap_or_else(|| sinks.offers()), run.stop.clone());
+        let mut pipeline = HostPipeline::open(receiver, run.flow, &run.settings(sinks), deliver)?;
+        pipeline.observe(run.gate.clone().observe());
+        for receiver in more {
+            pipeline.add(receiver).map_err(|(error, _)| error)?;
+        }
+        Ok(Engine {
+            kind: Kind::Cpu(Box::new(pipeline)),
+            gpu: chosen.why,
+            passed,
+            legs,
+            #[cfg(feature = "cuda")]
+            device: None,
         })
     }
 
@@ -361,6 +403,14 @@ impl Engine {
     pub const fn is_on_gpu(&self) -> bool {
         !matches!(self.kind, Kind::Cpu(_))
     }
+    /// Where frames are made: the GPU's name, or `cpu`.
+    pub fn processor(&self) -> String {
+        #[cfg(feature = "cuda")]
+        if let (true, Some(gpu)) = (self.is_on_gpu(), &self.device) {
+            return gpu.name().to_owned();
+        }
+        "cpu".to_owned()
+    }
     /// Its name, and what else there is to say.
     pub fn kernel(&self) -> (&'static str, String) {
         match &self.kind {
@@ -456,52 +506,62 @@ fn add_on_gpu(
 fn on_gpu(
     run: &Run<'_>,
     gpu: &Arc<Gpu>,
-    (receiver, more): Receivers,
+    receivers: Receivers,
     sinks: &mut Sinks,
 ) -> std::result::Result<Kind, Refused<Receivers>> {
-    if let Some(mib) = run.args.gpu_memory {
-        gpu.budget().set_limit(mib.saturating_mul(1 << 20));
-    }
     // The sinks need the memory that frames lie in, so they come after the pipeline and before its first frame.
     let offers = sinks.device_offers();
-    let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());
     let settings = Settings { frames: POOL + sinks.held_by_device(run.args), ..run.settings(sinks) };
-    let options = Options::default();
-    let (mut kind, frames) = match receiver {
-        Receiving::Host(receiver) => {
-            match GpuPipeline::open(receiver, run.flow, gpu, &settings, options, None, deliver) {
-                Ok((mut pipeline, frames)) => {
-                    let mut more = more.into_iter();
-                    while let Some(receiver) = more.next() {
-                        if let Err((error, receiver)) = add_on_gpu(&mut pipeline, gpu, receiver) {
-                            let mut all = unregistered(pipeline);
-                            all.push(receiver);
-                            all.extend(more);
-                            return Err(Refused { error, receiver: in_host(all) });
-                        }
-                    }
-                    (Kind::Gpu(Box::new(pipeline)), frames)
-                }
-                Err(Refused { error, receiver }) => {
-                    return Err(Refused { error, receiver: (Receiving::Host(receiver), more) });
-                }
-            }
-        }
-        #[cfg(feature = "rivermax")]
-        Receiving::Device(receiver) => {
-            match GpuPipeline::over(receiver, run.flow, gpu, &settings, options, None, deliver) {
-                Ok((pipeline, frames)) => (Kind::Direct(Box::new(pipeline)), frames),
-                Err(Refused { error, receiver }) => {
-                    return Err(Refused { error, receiver: (Receiving::Device(receiver), more) });
-                }
-            }
-        }
-    };
-    match sinks.add_device(run, gpu, frames.slab(), &offers) {
+    let (mut kind, slab) = gpu_pipeline(run, gpu, receivers, &settings, &offers)?;
+    match sinks.add_device(run, gpu, &slab, &offers) {
         Ok(()) => {
             kind.observe(run.gate.clone().observe());
             Ok(kind)
         }
         Err(error) => Err(Refused { error, receiver: kind.into_receivers() }),
+    }
+}
+
+/// The same without its sinks, and where its frames lie.
+#[cfg(feature = "cuda")]
+#[allow(clippy::result_large_err)]
+fn gpu_pipeline(
+    run: &Run<'_>,
+    gpu: &Arc<Gpu>,
+    (receiver, more): Receivers,
+    settings: &Settings,
+    offers: &Offers<Device>,
+) -> std::result::Result<(Kind, Arc<Slab>), Refused<Receivers>> {
+    if let Some(mib) = run.args.gpu_memory {
+        gpu.budget().set_limit(mib.saturating_mul(1 << 20));
+    }
+    let deliver = run.gate.clone().deliver(run.line, offers.clone(), run.stop.clone());
+    let options = Options::default();
+    match receiver {
+        Receiving::Host(receiver) => match GpuPipeline::open(receiver, run.flow, gpu, settings, options, None, deliver)
+        {
+            Ok((mut pipeline, frames)) => {
+                let mut more = more.into_iter();
+                while let Some(receiver) = more.next() {
+                    if let Err((error, receiver)) = add_on_gpu(&mut pipeline, gpu, receiver) {
+                        let mut all = unregistered(pipeline);
+                        all.push(receiver);
+                        all.extend(more);
+                        return Err(Refused { error, receiver: in_host(all) });
+                    }
+                }
+                Ok((Kind::Gpu(Box::new(pipeline)), frames.slab().clone()))
+            }
+            Err(Refused { error, receiver }) => Err(Refused { error, receiver: (Receiving::Host(receiver), more) }),
+        },
+        #[cfg(feature = "rivermax")]
+        Receiving::Device(receiver) => {
+            match GpuPipeline::over(receiver, run.flow, gpu, settings, options, None, deliver) {
+                Ok((pipeline, frames)) => Ok((Kind::Direct(Box::new(pipeline)), frames.slab().clone())),
+                Err(Refused { error, receiver }) => {
+                    Err(Refused { error, receiver: (Receiving::Device(receiver), more) })
+                }
+            }
+        }
     }
 }

@@ -120,6 +120,11 @@ impl Watch {
         }
     }
 
+    /// In the words of BCP-008-01; none of a capture.
+    #[cfg(feature = "daemon")]
+    pub fn status(&self) -> Option<gdmedia::health::Status> {
+        self.monitor.as_ref().map(|monitor| monitor.status().clone())
+    }
     /// For the status object and the summary.
     pub fn json(&self) -> Value {
         json!(self.monitor.as_ref().map(Monitor::status))
@@ -225,6 +230,11 @@ impl Said {
     /// What is told about the clocks.
     pub fn time(text: &str) -> Self {
         Said { text: Some(text.to_owned()), json: json!({ "event": "time", "message": text }) }
+    }
+    /// It is about a sink.
+    #[cfg(feature = "daemon")]
+    pub fn is_of_sink(&self) -> bool {
+        matches!(self.json.get("event").and_then(Value::as_str), Some("sink" | "recording"))
     }
     /// What happened, for people.
     pub fn what(&self) -> Option<&str> {

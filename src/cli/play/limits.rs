@@ -14,6 +14,17 @@ pub fn check(layout: &Layout, frames: usize) -> Result<()> {
     fits(layout.size, frames, available(&text))
 }
 
+/// So many frames of this layout may be taken, where that is limited.
+///
+/// # Errors
+/// They may not.
+pub fn allowed(layout: &Layout, frames: usize, limit: Option<u64>) -> Result<()> {
+    let wanted = layout.size as u128 * frames as u128;
+    let Some(limit) = limit.filter(|limit| wanted > u128::from(*limit)) else { return Ok(()) };
+    let what = format!("its frames need {}, and limits.memory leaves {}", size(wanted), size(limit.into()));
+    Err(Error::new(Kind::Unavailable, what).cure("raise limits.memory, or stop another receiver"))
+}
+
 fn fits(frame_octets: usize, frames: usize, available: Option<u64>) -> Result<()> {
     let wanted = frame_octets as u128 * frames as u128;
     let Some(available) = available.filter(|available| wanted > u128::from(*available)) else { return Ok(()) };
@@ -59,6 +70,18 @@ fn size(octets: u128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_may_be_limited() {
+        use gdmedia::format::{Output, WireFormat};
+        use gdmedia::sdp::{Depth, Sampling, Scan};
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 64, 36, Scan::Progressive).unwrap();
+        let layout = Layout::new(wire, Output::Wire).unwrap();
+        let all = layout.size as u64 * 10;
+        assert!(allowed(&layout, 10, None).is_ok() && allowed(&layout, 10, Some(all)).is_ok());
+        let error = allowed(&layout, 10, Some(all - 1)).unwrap_err();
+        assert!(error.to_string().contains("limits.memory leaves"), "{error}");
+    }
 
     #[test]
     fn frames_that_do_not_fit_are_refused_with_figures() {

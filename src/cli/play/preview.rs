@@ -26,18 +26,23 @@ const PERIODS: usize = 4;
 /// A page that is served.
 pub struct Page {
     // First, so that nobody asks any more when the preview goes.
-    server: Server,
+    server: Option<Server>,
     preview: Preview,
 }
 
 impl Page {
+    /// Pictures of frames of this conversion, for somebody else to serve.
+    pub fn unserved(args: &Args, conversion: &Conversion) -> Page {
+        let options = Options { width: args.preview_width, rate: args.preview_rate, ..Options::default() };
+        Page { server: None, preview: Preview::new(conversion, options) }
+    }
     /// Serves a page for frames of this conversion at an address.
     ///
     /// # Errors
     /// As of [`Server::open`].
     pub fn open(args: &Args, address: SocketAddr, conversion: &Conversion) -> Result<Page> {
         let options = Options { width: args.preview_width, rate: args.preview_rate, ..Options::default() };
-        let mut preview = Preview::new(conversion, options);
+        let Page { mut preview, .. } = Page::unserved(args, conversion);
         let server = Server::open(address, router(preview.source()), Hosts::of_this_machine())?;
         let (width, height) = preview.size();
         let url = url(server.address());
@@ -45,7 +50,7 @@ impl Page {
             "preview ({url}, {width}x{height}, {} pictures a second while somebody watches)",
             options.rate
         ));
-        Ok(Page { server, preview })
+        Ok(Page { server: Some(server), preview })
     }
     /// Starts to render.
     ///
@@ -71,13 +76,22 @@ impl Page {
     pub fn holds(&self) -> usize {
         self.preview.holds()
     }
-    /// Where it is.
-    pub fn url(&self) -> String {
-        url(self.server.address())
+    /// Where it is, if it is served here.
+    pub fn url(&self) -> Option<String> {
+        self.server.as_ref().map(|server| url(server.address()))
+    }
+    /// The same for people.
+    pub fn target(&self) -> String {
+        self.url().unwrap_or_else(|| "the daemon's API".into())
+    }
+    /// Its pictures.
+    #[cfg(feature = "daemon")]
+    pub fn source(&self) -> Source {
+        self.preview.source()
     }
     /// What whoever started it should know.
     pub fn warning(&self) -> Option<String> {
-        let address = self.server.address();
+        let address = self.server.as_ref()?.address();
         (!address.ip().is_loopback()).then(|| {
             let from = if address.ip().is_unspecified() { "on any address of this machine" } else { "there" };
             format!("the preview asks for no password: whoever reaches port {} {from} sees the picture", address.port())
@@ -173,7 +187,7 @@ impl Teller {
 }
 
 /// What a page shows of a flow.
-fn described(flow: &Flow, video: &Video) -> Value {
+pub fn described(flow: &Flow, video: &Video) -> Value {
     // Luma coefficients of red and blue, for the targets of a vectorscope; others have none.
     let luma = match (video.sampling, video.colorimetry) {
         (

@@ -1,13 +1,13 @@
 //! A recording in place of a stream: `gdmedia play FOLDER`.
 
 use super::engine::{self, Run};
+use super::gate::Gate;
+use super::session::{self, Line, Plan, Session};
 use super::time::{self, Time};
-use super::{Args, Follow, Gate, Pace, Start, accompany, limits, report, sinks};
+use super::{Args, Follow, Pace, Start, accompany, limits, report, sinks};
 use gdmedia::error::{Error, Kind, Result};
-use gdmedia::format::Layout;
 use gdmedia::frame::FramePool;
 use gdmedia::gpu::Found;
-use gdmedia::kernel::{Colour, Conversion};
 use gdmedia::latency;
 use gdmedia::mem::Host;
 use gdmedia::record::Recording;
@@ -51,8 +51,8 @@ pub fn nothing(path: &Path) -> Error {
 }
 
 /// Plays it.
-pub fn play(args: &mut Args, path: &Path, follow: &mut dyn Follow, stop: &Arc<AtomicBool>) -> Result<ExitCode> {
-    refuse(args)?;
+pub fn play(mut args: Args, path: &Path, follow: &mut dyn Follow, stop: Arc<AtomicBool>) -> Result<ExitCode> {
+    refuse(&args)?;
     let recording = Recording::open(path)?;
     let header = recording.header().clone();
     if recording.frames() == 0 {
@@ -60,30 +60,28 @@ pub fn play(args: &mut Args, path: &Path, follow: &mut dyn Follow, stop: &Arc<At
     }
     args.recorded = Some(header.layout.output);
     let (flow, video) = (&header.flow, header.video()?);
-    let time = Time::open(args, flow)?;
+    let time = Time::open(&args, flow)?;
     args.utc_offset = time.offset().seconds;
-    let args = &*args;
-    let chosen = engine::choose(args)?;
-    let prepared = sinks::prepare(args, video, &header.layout.wire, chosen.gpu.as_ref())?;
-    let layout = Layout::new(header.layout.wire, prepared.output)
-        .map_err(|e| Error::new(Kind::Usage, e.to_string()).cure("choose another --output, or leave it out"))?;
-    let colour = Colour { colorimetry: video.colorimetry, tcs: video.tcs, range: video.range };
-    let decoder = Decoder::new(&header, &layout, colour)?;
-    let conversion = Conversion { layout, colour };
+    let args = Arc::new(args);
+    let chosen = engine::choose(&args)?;
+    let prepared = sinks::prepare(&args, video, &header.layout.wire, chosen.gpu.as_ref())?;
+    let layout = session::layout(header.layout.wire, prepared.output)?;
+    let conversion = session::conversion(video, layout);
+    let decoder = Decoder::new(&header, &conversion.layout, conversion.colour)?;
     let (probe, latency) = latency::channel(time::media(flow, video));
-    let mut sinks = sinks::build(args, prepared, flow, video, &conversion, &probe, chosen.gpu.is_some())?;
+    let mut sinks = sinks::build(&args, prepared, flow, video, &conversion, &probe, chosen.gpu.is_some())?;
     let gate = Arc::new(Gate::new(args.frames, probe));
-    let run = Run { args, flow, video, conversion: &conversion, gate: &gate, stop };
-    limits::check(&conversion.layout, engine::frames(&sinks))?;
+    let plan = Plan { args, flow: flow.clone(), video: video.clone(), conversion, gate, line: 0, stop };
+    limits::check(&plan.conversion.layout, engine::frames(&sinks))?;
     let what = described(path, &recording);
     let gpu = chosen.gpu.clone();
-    let Played { stepper, how, gpu: on_gpu, device } = stepper(&run, chosen, recording, decoder, &mut sinks)?;
-    let start = Start::of_recording(&run, &what, &how, &on_gpu, &sinks);
-    start.print(args.json);
-    let worker = Worker::spawn(stepper, PAUSE, args.core, stop.clone())?;
-    follow.begin(&run, &start)?;
+    let Played { stepper, how, gpu: on_gpu, device } = stepper(&plan.run(), chosen, recording, decoder, &mut sinks)?;
+    let start = Start::of_recording(&plan.run(), &what, &how, &on_gpu, &sinks);
+    let worker = Worker::spawn(stepper, PAUSE, plan.args.core, plan.stop.clone())?;
+    let line =
+        Line { plan, worker: Some(worker), metering: None, backend: String::new(), processor: on_gpu, on_gpu: device };
     let gpu = gpu.filter(|_| device);
-    accompany(&run, &start, worker, sinks, latency, time, gpu.as_ref(), None, follow)
+    accompany(Session::of(line, start, sinks, latency, time, gpu), follow)
 }
 
 /// What is said of a recording.
@@ -147,7 +145,7 @@ fn stepper(
     sinks.without_gpu(run)?;
     let pool = FramePool::<Host>::host(run.conversion.layout.clone(), engine::frames(sinks))?;
     let how = format!("{}, to {}", decoder.describe(), report::layout_name(&run.conversion.layout));
-    let deliver = run.gate.clone().deliver(sinks.offers(), run.stop.clone());
+    let deliver = run.gate.clone().deliver(run.line, sinks.offers(), run.stop.clone());
     let stepper = Box::new(Playback::new(recording, Box::new(HostLoad::new(decoder, pool)), pace(run.args), deliver));
     Ok(Played { stepper, how, gpu: why, device: false })
 }
@@ -168,7 +166,7 @@ fn on_gpu(
     let way = run.args.recording().way;
     let load = gdmedia::record::DeviceLoad::new(gpu, recording, frames.pool().clone(), frames.slab(), way)?;
     let offers = sinks.device_offers();
-    let deliver = run.gate.clone().deliver(offers.clone(), run.stop.clone());
+    let deliver = run.gate.clone().deliver(run.line, offers.clone(), run.stop.clone());
     sinks.add_device(run, gpu, frames.slab(), &offers)?;
     Ok((load, deliver))
 }

@@ -1,10 +1,11 @@
 //! What a run says: the start block, the status line, the summary; as text or as JSON.
 
 use super::engine::{Engine, Run};
+use super::gate::Gate;
 use super::health::{Said, Watch};
 use super::sinks::Sinks;
 use super::time::Time;
-use super::{Args, Gate, limits};
+use super::{Args, Now, limits};
 use gdmedia::error::Error;
 use gdmedia::format::{Layout, WireFormat};
 use gdmedia::latency::{self, Figures, Hop, Recorder};
@@ -19,7 +20,6 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Packets of a frame as senders usually cut them, and the bit rate with IP and UDP headers.
@@ -72,10 +72,38 @@ fn legs(flow: &Flow, redundancy: Option<Class>) -> Option<String> {
 }
 
 /// What is said when a run starts.
+#[derive(Clone)]
 pub struct Start {
     lines: Vec<(&'static str, String)>,
     json: serde_json::Value,
     begun: Instant,
+}
+
+/// Counters at one moment, for rates since then.
+pub struct Since {
+    at: Instant,
+    frames: u64,
+    octets: u64,
+}
+
+impl Since {
+    /// From now on, when nothing was counted yet.
+    pub fn now() -> Self {
+        Since { at: Instant::now(), frames: 0, octets: 0 }
+    }
+    /// What there was a second since, and begins anew.
+    pub fn rates(&mut self, report: &Report, latency: &Recorder) -> Rates {
+        let now = Instant::now();
+        let seconds = now.duration_since(self.at).as_secs_f64().max(1e-6);
+        let (frames, octets) = (report.frames.complete + report.frames.incomplete, report.rx.octets);
+        let rates = Rates {
+            fps: frames.saturating_sub(self.frames) as f64 / seconds,
+            bits: octets.saturating_sub(self.octets) as f64 * 8.0 / seconds,
+            ready: ready(latency).map(|l| (l.mean, l.max)),
+        };
+        *self = Since { at: now, frames, octets };
+        rates
+    }
 }
 
 impl Start {
@@ -260,8 +288,9 @@ pub struct Status {
     json: bool,
     terminal: bool,
     next: Instant,
-    last: Instant,
-    before: Report,
+    since: Since,
+    /// Remarks that were told.
+    told: Vec<String>,
     printed: bool,
 }
 
@@ -274,8 +303,8 @@ impl Status {
             json: args.json,
             terminal: std::io::stderr().is_terminal(),
             next: now + args.interval,
-            last: now,
-            before: Report::default(),
+            since: Since::now(),
+            told: Vec::new(),
             printed: false,
         }
     }
@@ -286,38 +315,26 @@ impl Status {
     }
 
     /// One line; `more` is added to it.
-    #[allow(clippy::too_many_arguments, reason = "what there is to say")]
-    pub fn print(
-        &mut self,
-        report: &Report,
-        latency: &Recorder,
-        sinks: &Sinks,
-        health: &Watch,
-        timing: &[LegTiming],
-        more: Option<String>,
-    ) {
-        let now = Instant::now();
-        self.next = now + self.interval;
-        let seconds = now.duration_since(self.last).as_secs_f64();
-        let frames = |r: &Report| r.frames.complete + r.frames.incomplete;
-        let fps = (frames(report).saturating_sub(frames(&self.before))) as f64 / seconds;
-        let bits = report.rx.octets.saturating_sub(self.before.rx.octets) as f64 * 8.0 / seconds;
-        let ready = ready(latency);
-        let known = std::mem::take(&mut self.before.remarks);
-        for remark in report.remarks.iter().filter(|r| !known.contains(r)) {
+    pub fn print(&mut self, now: &mut Now<'_>, more: Option<String>) {
+        let Now { report, sinks, health, timing, .. } = &*now;
+        let latency = &*now.latency;
+        self.next = Instant::now() + self.interval;
+        let rates = self.since.rates(report, latency);
+        let told = std::mem::replace(&mut self.told, report.remarks.clone());
+        for remark in report.remarks.iter().filter(|r| !told.contains(r)) {
             self.say(Said::remark(remark));
         }
         let p = &report.packets;
         let f = &report.frames;
         let dropped = f.dropped + sinks.dropped();
         if self.json {
-            let rates = Rates { fps, bits, ready: ready.map(|l| (l.mean, l.max)) };
             line(&status(report, latency, sinks, health, timing, rates));
         } else {
             // Short: it has to fit in 80 columns.
             let mut text = format!(
-                "{fps:.2} fps {:.3} Gb/s lost {} late {} reordered {} incomplete {}",
-                bits / 1e9,
+                "{:.2} fps {:.3} Gb/s lost {} late {} reordered {} incomplete {}",
+                rates.fps,
+                rates.bits / 1e9,
                 p.lost,
                 p.late,
                 p.reordered,
@@ -336,8 +353,8 @@ impl Status {
             if report.rx.overwritten > 0 {
                 let _ = write!(text, " overwritten {}", report.rx.overwritten);
             }
-            if let Some(latency) = ready {
-                let _ = write!(text, " latency {:.1} ms", latency.mean / 1e6);
+            if let Some((mean, _)) = rates.ready {
+                let _ = write!(text, " latency {:.1} ms", mean / 1e6);
             }
             for leg in timing {
                 let what = leg.class.map_or_else(|| "-21 not measurable".into(), |class| format!("-21 {class}"));
@@ -356,8 +373,6 @@ impl Status {
                 say(&format!("{text}\n"));
             }
         }
-        self.last = now;
-        self.before = report.clone();
     }
 
     /// A change of state: one line of its own.
@@ -381,7 +396,7 @@ impl Status {
 /// Where the preview is.
 fn preview(sinks: &Sinks) -> Option<String> {
     #[cfg(feature = "preview")]
-    return sinks.page().map(|page| page.url());
+    return sinks.page().and_then(|page| page.url());
     #[cfg(not(feature = "preview"))]
     {
         let _ = sinks;
@@ -464,23 +479,14 @@ fn hops<'a>(histogram: impl Fn(Hop) -> &'a Histogram<u64>) -> serde_json::Value 
 }
 
 /// The last words.
-#[allow(clippy::too_many_arguments, reason = "what there is to say")]
-pub fn summary(
-    json: bool,
-    report: &Report,
-    sinks: &Sinks,
-    gate: &Gate,
-    health: &Watch,
-    latency: &Recorder,
-    timing: &[LegTiming],
-    start: &Start,
-    end: &str,
-) {
+pub fn summary(json: bool, now: &Now<'_>, gate: &Gate, start: &Start, end: &str) {
+    let Now { report, sinks, health, timing, .. } = now;
+    let latency = &*now.latency;
     let seconds = start.begun.elapsed().as_secs_f64();
     let p = &report.packets;
     let f = &report.frames;
     let dropped = f.dropped + sinks.dropped();
-    let delivered = gate.delivered.load(Ordering::Relaxed);
+    let delivered = gate.delivered();
     let per_packet = report.cpu.filter(|_| p.received > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / p.received as f64);
     if json {
         return line(&json!({

@@ -1,8 +1,18 @@
 //! Which sinks a run has, what they want, and what became of them.
 
+#[cfg(feature = "cuda")]
+mod device;
+mod offers;
+mod placed;
 mod prepare;
+mod told;
 
-pub use prepare::{Prepared, prepare};
+pub use self::offers::Offers;
+pub use self::placed::Kind as SinkKind;
+#[cfg(feature = "daemon")]
+pub use self::placed::State;
+use self::placed::{EndsRun, Placed, Slot, fill};
+pub use self::prepare::{Prepared, prepare};
 
 use super::engine::Run;
 #[cfg(feature = "preview")]
@@ -13,33 +23,30 @@ use gdmedia::encode::{self, Plan};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::Layout;
 use gdmedia::frame::Frame;
-#[cfg(feature = "cuda")]
-use gdmedia::gpu::Gpu;
 use gdmedia::health::SinkLoad;
 use gdmedia::kernel::{Colour, Conversion};
 use gdmedia::latency::{Probe, Timed};
 use gdmedia::mem::{Host, Space};
 use gdmedia::record::Stats;
 #[cfg(feature = "cuda")]
-use gdmedia::record::{CufileSink, Way};
+use gdmedia::record::Way;
 use gdmedia::sdp::{Flow, Video};
 use gdmedia::send::pattern;
+#[cfg(all(feature = "cuda", any(feature = "gst", feature = "preview")))]
+use gdmedia::sink::SinkQueue;
+use gdmedia::sink::again::{Again, Start};
 #[cfg(feature = "gst")]
 use gdmedia::sink::gst::Overlay;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::{CudaCounters, CudaFit, Fragment};
-use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, SinkQueue, Snapshot, Verdict, Verify};
-use serde_json::json;
+use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, Snapshot, Verdict, Verify};
 use std::path::Path;
+#[cfg(feature = "cuda")]
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 #[cfg(feature = "cuda")]
-use {
-    gdmedia::mem::{Device, Slab},
-    gdmedia::sink::export::{self, Export},
-    gdmedia::sink::{Download, DownloadCounters},
-};
+use {gdmedia::mem::Device, gdmedia::sink::DownloadCounters, gdmedia::sink::export};
 
 /// A file or a stream that is being finished may take so long.
 const FINISH: Duration = Duration::from_secs(10);
@@ -49,10 +56,10 @@ const FINISH_CODED: Duration = Duration::from_secs(25);
 
 /// The sinks of a run.
 pub struct Sinks {
-    queues: Vec<(Arc<SinkQueue>, EndsRun)>,
+    queues: Vec<Placed>,
     /// Those that take frames where the GPU has them.
     #[cfg(feature = "cuda")]
-    device: Vec<(Arc<SinkQueue<Device>>, EndsRun)>,
+    device: Vec<Placed<Device>>,
     #[cfg(feature = "cuda")]
     downloaded: Option<Arc<DownloadCounters>>,
     /// A fragment that takes frames where the GPU has them; opened when it is known that it will.
@@ -62,9 +69,9 @@ pub struct Sinks {
     #[cfg(all(feature = "cuda", feature = "gst"))]
     used_up: bool,
     #[cfg(all(feature = "cuda", feature = "gst"))]
-    in_gst: Option<Arc<CudaCounters>>,
+    in_gst: Slot<Arc<CudaCounters>>,
     #[cfg(feature = "cuda")]
-    exported: Option<Box<dyn Fn() -> export::Counts + Send>>,
+    exported: Slot<Box<dyn Fn() -> export::Counts + Send>>,
     /// An encoder for frames of the GPU; opened when it is known that there are some.
     #[cfg(all(feature = "cuda", feature = "gst"))]
     encode: Option<Plan>,
@@ -74,9 +81,9 @@ pub struct Sinks {
     #[cfg(feature = "gst")]
     encoded: Option<encode::Watch>,
     #[cfg(feature = "gst")]
-    overlay: Option<Overlay>,
+    overlay: Slot<Overlay>,
     finished: Vec<(String, Report)>,
-    recorded: Option<Arc<Stats>>,
+    recorded: Slot<Arc<Stats>>,
     /// A recording that takes frames where the GPU has them, if it can; opened when there are such.
     #[cfg(feature = "cuda")]
     to_record: Option<EndsRun>,
@@ -85,6 +92,8 @@ pub struct Sinks {
     by_cufile: bool,
     verdict: Option<Box<dyn Fn() -> Verdict + Send>>,
     lossless: bool,
+    /// A sink that ends is started again.
+    again: bool,
     /// A sink wants frames in memory of their own.
     keeps: bool,
     /// What a browser shows.
@@ -98,13 +107,6 @@ pub struct Sinks {
     probe: Probe,
     /// Sinks so far.
     count: u8,
-}
-
-/// Does the end of this sink end the run?
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EndsRun {
-    Yes,
-    No,
 }
 
 /// Opens what the options ask for.
@@ -140,9 +142,9 @@ pub fn build(
         #[cfg(all(feature = "cuda", feature = "gst"))]
         used_up: false,
         #[cfg(all(feature = "cuda", feature = "gst"))]
-        in_gst: None,
+        in_gst: Slot::default(),
         #[cfg(feature = "cuda")]
-        exported: None,
+        exported: Slot::default(),
         #[cfg(all(feature = "cuda", feature = "gst"))]
         encode: None,
         #[cfg(all(feature = "cuda", feature = "gst"))]
@@ -150,9 +152,9 @@ pub fn build(
         #[cfg(feature = "gst")]
         encoded: None,
         #[cfg(feature = "gst")]
-        overlay: None,
+        overlay: Slot::default(),
         finished: Vec::new(),
-        recorded: None,
+        recorded: Slot::default(),
         #[cfg(feature = "cuda")]
         to_record: None,
         #[cfg(feature = "cuda")]
@@ -163,6 +165,7 @@ pub fn build(
         #[cfg(all(feature = "cuda", feature = "preview"))]
         page_spare: None,
         lossless: args.lossless(),
+        again: args.again,
         keeps: args.export.is_some(),
         notes,
         probe: probe.clone(),
@@ -180,20 +183,25 @@ pub fn build(
     };
     #[cfg(feature = "gst")]
     if let Some(fragment) = fragment {
-        let sink = fragment.open(video, layout, !args.lossless())?;
-        sinks.overlay = sink.overlay();
-        sinks.add(Box::new(sink), EndsRun::Yes)?;
+        sinks.add_fragment(args, video, layout, Some(fragment))?;
     }
     #[cfg(feature = "gst")]
     if let Some(plan) = encode {
         sinks.add_encoder(args, plan, video, layout)?;
     }
-    if let Some(path) = args.out.as_ref().filter(|_| args.encode.is_none()) {
+    if let Some(path) = args.file() {
         if args.format.is_none() {
             refuse_container(path)?;
         }
         let format = args.format.map_or_else(|| FileFormat::of_path(path), Into::into);
-        sinks.add(Box::new(FileSink::create(path, format, video, layout)?), EndsRun::Yes)?;
+        let (path, video, layout, again) = (path.to_owned(), video.clone(), layout.clone(), args.again);
+        let target = path.display().to_string();
+        let make = move |_| -> Result<Box<dyn Sink>> {
+            // What was written before is somebody's.
+            let path = if again { placed::free(&path)? } else { path.clone() };
+            Ok(Box::new(FileSink::create(&path, format, &video, &layout)?))
+        };
+        sinks.add(SinkKind::File, target, EndsRun::Yes, Box::new(make))?;
     }
     if let Some(path) = &args.snapshot {
         // A lone snapshot is what the run is for; with anything else it is a by-product.
@@ -201,7 +209,8 @@ pub fn build(
         let others =
             args.out.is_some() || args.sink.is_some() || args.export.is_some() || args.verify || args.preview.is_some();
         let ends = if limited || others { EndsRun::No } else { EndsRun::Yes };
-        sinks.add(Box::new(Snapshot::new(path, args.at, args.every, colour)?), ends)?;
+        let snapshot = Snapshot::new(path, args.at, args.every, colour)?;
+        sinks.add_once(SinkKind::Snapshot, path.display().to_string(), ends, Box::new(snapshot))?;
     }
     if let Some(folder) = &args.record {
         // Where it is all there is, its end is that of the run; elsewhere the others go on without it.
@@ -224,7 +233,7 @@ pub fn build(
     if args.verify {
         let verify = Verify::new(|frame: &Frame| pattern::read_number(frame.layout(), frame.octets()));
         sinks.verdict = Some(Box::new(verify.watch()));
-        sinks.add(Box::new(verify), EndsRun::No)?;
+        sinks.add_once(SinkKind::Verify, String::new(), EndsRun::No, Box::new(verify))?;
     }
     Ok(sinks)
 }
@@ -242,38 +251,47 @@ fn refuse_container(path: &Path) -> Result<()> {
     ))
 }
 
-/// The worker's side: hands every frame to every sink. The sinks may come later.
-pub struct Offers<F: Space = Host> {
-    queues: Arc<OnceLock<Vec<Arc<SinkQueue<F>>>>>,
-    lossless: bool,
-}
-
-// By hand, because a derived one would ask spaces to be `Clone`.
-impl<F: Space> Clone for Offers<F> {
-    fn clone(&self) -> Self {
-        Offers { queues: self.queues.clone(), lossless: self.lossless }
-    }
-}
-
-impl<F: Space> Offers<F> {
-    /// Never waits for a sink, except when a capture is read as fast as possible; `stop` ends that wait.
-    pub fn offer(&self, frame: Frame<F>, stop: impl Fn() -> bool) {
-        for queue in self.queues.get().into_iter().flatten() {
-            if self.lossless {
-                queue.offer_waiting(frame.clone(), &stop);
-            } else {
-                queue.offer(frame.clone());
-            }
-        }
-    }
-}
-
 impl Sinks {
-    fn add(&mut self, sink: Box<dyn Sink>, ends: EndsRun) -> Result<()> {
-        self.keeps |= !sink.takes_windows();
-        let sink = self.timed(sink);
-        self.queues.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), ends));
+    /// A sink that is made as often as it is needed.
+    fn add(&mut self, kind: SinkKind, target: String, ends: EndsRun, mut make: Start<Host>) -> Result<()> {
+        if !self.again {
+            let sink = make(1)?;
+            return self.add_once(kind, target, ends, sink);
+        }
+        let sink = Again::new(make, kind.name())?;
+        let watch = sink.watch();
+        self.add_once(kind, target, EndsRun::No, Box::new(sink))?;
+        self.queues.last_mut().into_iter().for_each(|placed| placed.again = Some(watch.clone()));
         Ok(())
+    }
+    /// A sink that there is once.
+    fn add_once(&mut self, kind: SinkKind, target: String, ends: EndsRun, sink: Box<dyn Sink>) -> Result<()> {
+        // One that is not running yet does not say so.
+        self.keeps |= !sink.takes_windows() || self.again;
+        let sink = self.timed(sink);
+        let ends = if self.again { EndsRun::No } else { ends };
+        self.queues.push(Placed::new(kind, target, ends, sink)?);
+        Ok(())
+    }
+
+    /// A fragment, or the window; the first one where it was prepared.
+    #[cfg(feature = "gst")]
+    fn add_fragment(&mut self, args: &Args, video: &Video, layout: &Layout, mut first: Option<Fragment>) -> Result<()> {
+        let (text, live, overlay) = (args.sink.clone(), !args.lossless(), self.overlay.clone());
+        let target = text.clone().unwrap_or_else(|| "window".into());
+        let (video, layout) = (video.clone(), layout.clone());
+        let make = move |_| -> Result<Box<dyn Sink>> {
+            let fragment = match (first.take(), &text) {
+                (Some(first), _) => first,
+                (None, Some(text)) => Fragment::parse(text)?,
+                (None, None) => Fragment::window(&video)?
+                    .ok_or_else(|| Error::new(Kind::Unavailable, "no window, there is no display"))?,
+            };
+            let sink = fragment.open(&video, &layout, live)?;
+            fill(&overlay, sink.overlay());
+            Ok(Box::new(sink))
+        };
+        self.add(SinkKind::Gst, target, EndsRun::Yes, Box::new(make))
     }
 
     /// An encoder: here where it takes frames of the CPU, else when the GPU is ready.
@@ -286,14 +304,23 @@ impl Sinks {
             self.encode = Some(plan);
             return Ok(());
         }
-        self.add(Box::new(plan.open(video, layout, !args.lossless())?), EndsRun::Yes)
+        let (video, layout, live) = (video.clone(), layout.clone(), !args.lossless());
+        let make = move |_| -> Result<Box<dyn Sink>> { Ok(Box::new(plan.clone().open(&video, &layout, live)?)) };
+        self.add(SinkKind::Encode, args.encode_to(), EndsRun::Yes, Box::new(make))
     }
 
     /// A recording of frames of the CPU.
     fn add_recorder(&mut self, folder: &Path, flow: &Flow, layout: &Layout, args: &Args, ends: EndsRun) -> Result<()> {
-        let sink = RecordSink::create(folder, flow, layout, &args.recording())?;
-        self.recorded = Some(sink.stats());
-        self.add(Box::new(sink), ends)
+        let (recorded, options, target) = (self.recorded.clone(), args.recording(), folder.display().to_string());
+        let again = self.again;
+        let (folder, flow, layout) = (folder.to_owned(), flow.clone(), layout.clone());
+        let make = move |_| -> Result<Box<dyn Sink>> {
+            let sink =
+                placed::in_own_folder(again, &folder, |folder| RecordSink::create(folder, &flow, &layout, &options))?;
+            fill(&recorded, Some(sink.stats()));
+            Ok(Box::new(sink))
+        };
+        self.add(SinkKind::Record, target, ends, Box::new(make))
     }
 
     /// The same, measured.
@@ -307,6 +334,7 @@ impl Sinks {
     fn preview(&mut self, args: &Args, alone: bool, layout: &Layout, colour: Colour) -> Result<()> {
         let conversion = Conversion { layout: layout.clone(), colour };
         let page = match (args.preview, alone) {
+            _ if args.preview_elsewhere => Page::unserved(args, &conversion),
             (Some(address), _) => Page::open(args, address, &conversion)?,
             (None, true) => {
                 let at = |port| Page::open(args, (std::net::Ipv4Addr::LOCALHOST, port).into(), &conversion);
@@ -349,7 +377,7 @@ impl Sinks {
 
     /// For the worker: also for one that goes on without its GPU.
     pub fn offers(&self) -> Offers {
-        let queues = self.queues.iter().map(|(queue, _)| queue.clone());
+        let queues = self.queues.iter().map(|placed| placed.queue.clone());
         #[cfg(all(feature = "cuda", feature = "gst"))]
         let queues = queues.chain(self.spare.clone());
         #[cfg(all(feature = "cuda", feature = "preview"))]
@@ -378,24 +406,24 @@ impl Sinks {
     }
     /// A sink that the run is for has ended by itself.
     pub fn ended(&self) -> bool {
-        let host = self.queues.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended());
+        let host = self.queues.iter().any(Placed::ends_run);
         #[cfg(feature = "cuda")]
-        let host = host || self.device.iter().any(|(queue, ends)| *ends == EndsRun::Yes && queue.ended());
+        let host = host || self.device.iter().any(Placed::ends_run);
         #[cfg(all(feature = "cuda", feature = "gst"))]
         let host = host || self.spare.as_ref().is_some_and(|queue| queue.ended());
         host
     }
     /// Frames that sinks did not take.
     pub fn dropped(&self) -> u64 {
-        let dropped = self.queues.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
+        let dropped = self.queues.iter().map(Placed::dropped).sum::<u64>()
             + self.finished.iter().map(|(_, report)| report.dropped).sum::<u64>();
         #[cfg(feature = "cuda")]
         let dropped = dropped
-            + self.device.iter().map(|(queue, _)| queue.dropped()).sum::<u64>()
+            + self.device.iter().map(Placed::dropped).sum::<u64>()
             + self.downloaded.as_ref().map_or(0, |c| c.dropped.load(Relaxed) + c.lost.load(Relaxed));
         #[cfg(all(feature = "cuda", feature = "gst"))]
         let dropped = dropped
-            + self.in_gst.as_ref().map_or(0, |c| c.lost.load(Relaxed))
+            + placed::look(&self.in_gst, |c| c.lost.load(Relaxed)).unwrap_or(0)
             + self.spare.as_ref().map_or(0, |queue| queue.dropped());
         #[cfg(feature = "gst")]
         let dropped = dropped + self.encoded.as_ref().map_or(0, encode::Watch::dropped);
@@ -403,19 +431,31 @@ impl Sinks {
     }
     /// What happened to sinks since the last call.
     pub fn events(&self) -> Vec<String> {
+        #[allow(unused_mut, reason = "there are more with a GPU or with GStreamer")]
+        let mut events: Vec<String> = self.queues.iter().flat_map(Placed::events).collect();
+        #[cfg(feature = "cuda")]
+        events.extend(self.device.iter().flat_map(Placed::events));
         #[cfg(feature = "gst")]
-        return self.encoded.as_ref().map(encode::Watch::events).unwrap_or_default();
-        #[cfg(not(feature = "gst"))]
-        Vec::new()
+        events.extend(self.encoded.iter().flat_map(encode::Watch::events));
+        events
+    }
+    /// Each of them, as it is; those that only hand on to others left out.
+    #[cfg(feature = "daemon")]
+    pub fn states(&self) -> Vec<State> {
+        let mut all: Vec<State> = self.queues.iter().filter_map(Placed::state).collect();
+        #[cfg(feature = "cuda")]
+        all.extend(self.device.iter().filter_map(Placed::state));
+        all
     }
     /// Words over the window's picture, where they can be shown.
     #[cfg(feature = "gst")]
-    pub const fn overlay(&self) -> Option<&Overlay> {
-        self.overlay.as_ref()
+    pub fn overlay(&self) -> Option<Overlay> {
+        placed::look(&self.overlay, Overlay::clone)
     }
     /// What each has done.
     pub fn loads(&self) -> Vec<SinkLoad> {
-        fn load<F: Space>((queue, _): &(Arc<SinkQueue<F>>, EndsRun)) -> SinkLoad {
+        fn load<F: Space>(placed: &Placed<F>) -> SinkLoad {
+            let queue = &placed.queue;
             // What it is, without how.
             let text = queue.describe();
             let end = [": ", " (", ", "].iter().filter_map(|cut| text.find(cut)).min().unwrap_or(text.len());
@@ -429,29 +469,10 @@ impl Sinks {
     }
     /// A line each.
     pub fn describe(&self) -> impl Iterator<Item = &str> {
-        let host = self.queues.iter().map(|(queue, _)| queue.describe());
+        let host = self.queues.iter().map(|placed| placed.queue.describe());
         #[cfg(feature = "cuda")]
-        let host = self.device.iter().map(|(queue, _)| queue.describe()).chain(host);
+        let host = self.device.iter().map(|placed| placed.queue.describe()).chain(host);
         host
-    }
-
-    /// Frames of the GPU that all sinks together may have in hand.
-    #[cfg(feature = "cuda")]
-    pub fn held_by_device(&self, args: &Args) -> usize {
-        let download = if self.queues.is_empty() && self.to_record.is_none() { 0 } else { QUEUE + 1 };
-        let download = download + if self.to_record.is_none() { 0 } else { QUEUE + 1 + CufileSink::HOLDS };
-        let export = if args.export.is_none() { 0 } else { QUEUE + 1 + Export::holds() } + self.held_by_page();
-        #[cfg(feature = "gst")]
-        let export = export + if self.cuda.is_none() { 0 } else { QUEUE + LENT };
-        #[cfg(feature = "gst")]
-        let export = export + if self.encode.is_none() { 0 } else { QUEUE + LENT };
-        download + export
-    }
-
-    /// For the worker of a GPU; the sinks come with [`Sinks::add_device`].
-    #[cfg(feature = "cuda")]
-    pub fn device_offers(&self) -> Offers<Device> {
-        Offers { queues: Arc::default(), lossless: self.lossless }
     }
 
     /// No GPU after all: what was to take its frames takes those of the CPU.
@@ -475,14 +496,16 @@ impl Sinks {
         }
         #[cfg(all(feature = "cuda", feature = "gst"))]
         {
-            self.used_up |= self.in_gst.take().is_some();
+            self.used_up |= placed::empty(&self.in_gst);
             self.spare = None;
             if let Some(plan) = self.encode.take() {
                 let (video, layout) = (run.video, &run.conversion.layout);
                 self.add_encoder(run.args, plan.without_gpu(video, layout.output)?, video, layout)?;
             }
             match self.cuda.take() {
-                Some((fragment, _)) => self.add_fragment(run, fragment)?,
+                Some((fragment, _)) => {
+                    self.add_fragment(run.args, run.video, &run.conversion.layout, Some(fragment))?
+                }
                 None if self.used_up => self.add_another(run)?,
                 None => {}
             }
@@ -493,141 +516,26 @@ impl Sinks {
             let started = page.start(None);
             #[cfg(not(feature = "cuda"))]
             let started = page.start();
-            let post = page.post();
+            let (post, target) = (page.post(), page.target());
             self.page = Some(page);
             started?;
-            self.add(Box::new(post), EndsRun::No)?;
+            self.add_once(SinkKind::Preview, target, EndsRun::No, Box::new(post))?;
         }
         let _ = run;
         Ok(())
     }
 
-    /// The fragment for frames of the CPU.
-    #[cfg(all(feature = "cuda", feature = "gst"))]
-    fn add_fragment(&mut self, run: &Run<'_>, fragment: Fragment) -> Result<()> {
-        let live = !run.args.lossless();
-        let sink = fragment.open(run.video, &run.conversion.layout, live)?;
-        self.overlay = sink.overlay();
-        self.add(Box::new(sink), EndsRun::Yes)
-    }
-    /// The same in place of one that is used up.
+    /// A fragment for frames of the CPU in place of one that is used up.
     #[cfg(all(feature = "cuda", feature = "gst"))]
     fn add_another(&mut self, run: &Run<'_>) -> Result<()> {
         let fragment = match &run.args.sink {
             Some(text) => Some(Fragment::parse(text)?),
             None => Fragment::window(run.video)?,
         };
-        if let Some(fragment) = fragment {
-            self.add_fragment(run, fragment)?;
+        if fragment.is_some() {
+            self.add_fragment(run.args, run.video, &run.conversion.layout, fragment)?;
         }
         self.used_up = false;
-        Ok(())
-    }
-    /// A sink takes nothing but frames of the GPU.
-    #[cfg(feature = "cuda")]
-    pub const fn need_gpu(&self) -> bool {
-        #[cfg(feature = "gst")]
-        return self.in_gst.is_some() || self.by_cufile;
-        #[cfg(not(feature = "gst"))]
-        self.by_cufile
-    }
-    /// Ends what takes frames of the GPU.
-    #[cfg(feature = "cuda")]
-    fn close_device(&mut self) {
-        for (queue, _) in self.device.drain(..) {
-            queue.finish(FINISH);
-        }
-    }
-
-    /// Sinks for frames of the GPU: copies for those of the CPU, and the offer to other processes.
-    ///
-    /// # Errors
-    /// No memory or thread; the path of the offer is in use.
-    #[cfg(feature = "cuda")]
-    pub fn add_device(
-        &mut self,
-        run: &Run<'_>,
-        gpu: &Arc<Gpu>,
-        slab: &Arc<Slab>,
-        offers: &Offers<Device>,
-    ) -> Result<()> {
-        let layout = &run.conversion.layout;
-        if let Some(target) = &run.args.export {
-            let export = Export::new(target, slab.clone(), run.video, layout)?;
-            self.exported = Some(Box::new(export.watch()));
-            let export = self.timed(Box::new(export));
-            self.device.push((Arc::new(SinkQueue::spawn(export, QUEUE)?), EndsRun::Yes));
-        }
-        #[cfg(feature = "gst")]
-        if let Some((fragment, fit)) = self.cuda.take() {
-            let live = !run.args.lossless();
-            self.used_up = true;
-            match fragment.open_cuda(fit, run.video, layout, live) {
-                Ok(sink) => {
-                    self.in_gst = Some(sink.counters());
-                    let sink = self.timed(Box::new(sink));
-                    self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), EndsRun::Yes));
-                }
-                Err(error) => {
-                    self.notes.push(format!("GStreamer gets copies over the CPU: {error}"));
-                    self.add_another(run)?;
-                }
-            }
-        }
-        #[cfg(feature = "gst")]
-        if let Some(plan) = self.encode.clone() {
-            let sink = plan.open_on_gpu(run.video, layout, !run.args.lossless())?;
-            let sink = self.timed(Box::new(sink));
-            self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), EndsRun::Yes));
-        }
-        #[cfg(feature = "preview")]
-        if let Some(mut page) = self.page.take() {
-            let started = page.start(Some(gpu));
-            let post = page.post();
-            self.page = Some(page);
-            match started {
-                Ok(()) => {
-                    let post = self.timed(Box::new(post));
-                    self.device.push((Arc::new(SinkQueue::spawn(post, QUEUE)?), EndsRun::No));
-                }
-                // The run does not do without its GPU for that.
-                Err(error) => self.notes.push(format!("no preview of frames on the GPU: {}", error.in_one_line())),
-            }
-        }
-        if let (Some(ends), Some(folder)) = (self.to_record.take(), &run.args.record) {
-            match CufileSink::create(gpu, slab.clone(), folder, run.flow, layout, &run.args.recording()) {
-                Ok(sink) => {
-                    self.recorded = Some(sink.stats());
-                    self.by_cufile = true;
-                    let sink = self.timed(Box::new(sink));
-                    self.device.push((Arc::new(SinkQueue::spawn(sink, QUEUE)?), ends));
-                }
-                Err(error) if run.args.recording().way == Way::Cufile => return Err(error),
-                Err(error) => {
-                    self.notes.push(error.in_one_line());
-                    self.add_recorder(folder, run.flow, layout, run.args, ends)?;
-                }
-            }
-        }
-        if !self.queues.is_empty() {
-            let (to, stop) = (self.offers(), run.stop.clone());
-            let deliver = Box::new(move |frame| to.offer(frame, || stop.load(Relaxed)));
-            let download = Download::new(gpu, layout, 2 + self.held(), deliver)?;
-            self.downloaded = Some(download.counters());
-            self.device.push((Arc::new(SinkQueue::spawn(Box::new(download), QUEUE)?), EndsRun::Yes));
-        }
-        // Last: it takes no copies, but frames of the CPU when the GPU is lost.
-        #[cfg(feature = "gst")]
-        if let Some(plan) = self.encode.clone().filter(|_| !run.args.needs_gpu()) {
-            let spare = plan.open_when_needed(run.video, layout, !run.args.lossless());
-            let spare = self.timed(Box::new(spare));
-            self.spare = Some(Arc::new(SinkQueue::spawn(spare, QUEUE)?));
-        }
-        #[cfg(feature = "preview")]
-        if let Some(page) = self.page.as_ref().filter(|_| !run.args.needs_gpu()) {
-            self.page_spare = Some(Arc::new(SinkQueue::spawn(Box::new(page.post()), QUEUE)?));
-        }
-        let _ = offers.queues.set(self.device.iter().map(|(queue, _)| queue.clone()).collect());
         Ok(())
     }
 
@@ -648,10 +556,10 @@ impl Sinks {
         let time = self.finish_time();
         // First those that hand on to others.
         #[cfg(feature = "cuda")]
-        for (queue, _) in self.device.drain(..) {
+        for Placed { queue, .. } in self.device.drain(..) {
             self.finished.push((queue.describe().to_owned(), queue.finish(time)));
         }
-        for (queue, _) in self.queues.drain(..) {
+        for Placed { queue, .. } in self.queues.drain(..) {
             self.finished.push((queue.describe().to_owned(), queue.finish(time)));
         }
         #[cfg(all(feature = "cuda", feature = "gst"))]
@@ -671,112 +579,8 @@ impl Sinks {
 
     /// What recordings have to tell since they were asked before.
     pub fn news(&self) -> Vec<String> {
-        self.recorded.as_ref().map(|stats| stats.take_news()).unwrap_or_default()
+        placed::look(&self.recorded, |stats| stats.take_news()).unwrap_or_default()
     }
-
-    /// What became of them, for the summary.
-    pub fn reports(&self) -> serde_json::Value {
-        let one = |(name, report): &(String, Report)| {
-            let end = match &report.end {
-                End::Finished => "finished".to_owned(),
-                End::Closed(why) => why.clone(),
-                End::Failed(_) => "failed".to_owned(),
-            };
-            json!({ "sink": name, "taken": report.taken, "dropped": report.dropped, "torn": report.torn, "end": end })
-        };
-        #[allow(unused_mut)]
-        let mut all: Vec<_> = self.finished.iter().map(one).collect();
-        all.extend(self.recorded.iter().map(|stats| json!({ "recording": recorded(stats) })));
-        #[cfg(feature = "cuda")]
-        all.extend(self.exported.iter().map(|counts| json!({ "export": counts() })));
-        #[cfg(feature = "cuda")]
-        all.extend(self.downloaded.iter().map(|c| {
-            json!({ "copies": { "taken": c.taken.load(Relaxed), "dropped": c.dropped.load(Relaxed), "lost": c.lost.load(Relaxed) } })
-        }));
-        #[cfg(all(feature = "cuda", feature = "gst"))]
-        all.extend(
-            self.in_gst
-                .iter()
-                .map(|c| json!({ "gstreamer": { "copied": c.copied.load(Relaxed), "lost": c.lost.load(Relaxed) } })),
-        );
-        #[cfg(feature = "gst")]
-        all.extend(
-            self.encoded
-                .iter()
-                .map(|watch| json!({ "encode": { "starts": watch.starts(), "dropped": watch.dropped() } })),
-        );
-        all.into()
-    }
-    /// The same for people.
-    pub fn texts(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .finished
-            .iter()
-            .map(|(name, report)| {
-                let end = if let End::Closed(why) = &report.end { format!(", {why}") } else { String::new() };
-                let torn =
-                    if report.torn > 0 { format!(", {} overwritten in the ring", report.torn) } else { String::new() };
-                format!("{name}: {} frames taken, {} dropped{torn}{end}", report.taken, report.dropped)
-            })
-            .collect();
-        #[cfg(feature = "cuda")]
-        if let Some(counters) = self.downloaded.as_ref().filter(|c| c.dropped.load(Relaxed) + c.lost.load(Relaxed) > 0)
-        {
-            let (dropped, lost) = (counters.dropped.load(Relaxed), counters.lost.load(Relaxed));
-            lines.push(format!("copies from the GPU: {dropped} dropped for want of memory, {lost} lost with the GPU"));
-        }
-        #[cfg(all(feature = "cuda", feature = "gst"))]
-        if let Some(lost) = self.in_gst.as_ref().map(|c| c.lost.load(Relaxed)).filter(|lost| *lost > 0) {
-            lines.push(format!("GStreamer: {lost} lost with the GPU"));
-        }
-        #[cfg(feature = "cuda")]
-        if let Some(counts) = &self.exported {
-            lines.push(format!("export: {}", counts()));
-        }
-        if let Some(stats) = &self.recorded {
-            lines.push(recorded_text(stats));
-        }
-        #[cfg(feature = "gst")]
-        if let Some(watch) = self.encoded.as_ref().filter(|watch| watch.starts() > 1 || watch.dropped() > 0) {
-            let (starts, dropped) = (watch.starts(), watch.dropped());
-            lines.push(format!("encode: started {starts} times, {dropped} frames came while no encoder ran"));
-        }
-        if let Some(v) = self.verified() {
-            lines.push(format!(
-                "frame numbers: in order {}, repeated {}, skipped {}, backward {}, unreadable {}",
-                v.in_order, v.repeated, v.skipped, v.backward, v.unreadable
-            ));
-        }
-        lines
-    }
-    /// What `--verify` found.
-    pub fn verified(&self) -> Option<Verdict> {
-        self.verdict.as_ref().map(|read| read())
-    }
-}
-
-/// Figures of a recording.
-fn recorded(stats: &Stats) -> serde_json::Value {
-    json!({
-        "frames": stats.frames.load(Relaxed), "octets": stats.octets.load(Relaxed), "segments": stats.segments.load(Relaxed),
-        "gaps": stats.gaps.load(Relaxed), "left_out": stats.left_out.load(Relaxed), "disk_ns": stats.latency(),
-    })
-}
-
-fn recorded_text(stats: &Stats) -> String {
-    let [frames, segments, gaps, left_out] =
-        [&stats.frames, &stats.segments, &stats.gaps, &stats.left_out].map(|n| n.load(Relaxed));
-    let gib = stats.octets.load(Relaxed) as f64 / f64::from(1 << 30);
-    let mut text = format!("recording: {frames} frames, {gib:.3} GiB in {segments} segments");
-    if gaps > 0 {
-        text += &format!(", {gaps} gaps of {left_out} frames");
-    }
-    if let Some(disk) = stats.latency() {
-        let ms = |ns: u64| ns as f64 / 1e6;
-        let (p50, p99, max) = (ms(disk.p50), ms(disk.p99), ms(disk.max));
-        text += &format!("; the disk took {p50:.3} ms for half of them, {p99:.3} for 99 %, {max:.3} at most");
-    }
-    text
 }
 
 /// A run that fails early leaves no socket behind: the sink's thread removes it.

@@ -2,6 +2,8 @@
 
 use super::super::Args;
 #[cfg(feature = "gst")]
+use super::placed::free;
+#[cfg(feature = "gst")]
 use gdmedia::encode::{Plan, Target};
 use gdmedia::error::Result;
 #[cfg(not(feature = "gst"))]
@@ -30,6 +32,18 @@ pub struct Prepared {
     pub output: Output,
     /// Nothing would show that frames come: no display, no other sink.
     pub(super) alone: bool,
+}
+
+#[cfg(feature = "daemon")]
+impl Prepared {
+    /// A sink is to take frames where a GPU has them.
+    #[allow(clippy::unused_self, reason = "without GPU or GStreamer there is none")]
+    pub fn wants_gpu(&self) -> bool {
+        #[cfg(all(feature = "cuda", feature = "gst"))]
+        return self.fit.is_some() || self.encode.as_ref().is_some_and(Plan::is_on_gpu);
+        #[cfg(not(all(feature = "cuda", feature = "gst")))]
+        false
+    }
 }
 
 /// Finds the fragment or window that the options ask for, and the layout that suits it.
@@ -62,7 +76,7 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
         Some(output) => output.into(),
         None => {
             // Frames for files of y4m are planar; others are taken as they come, from the wire or a recording.
-            let as_it_is = args.out.is_none() || args.raw_out();
+            let as_it_is = args.file().is_none() || args.raw_out();
             let planar = Layout::new(*wire, Output::Planar).is_ok();
             let otherwise = match args.recorded {
                 Some(output) if as_it_is => output,
@@ -94,7 +108,11 @@ pub fn prepare(args: &Args, video: &Video, wire: &WireFormat, gpu: Option<&Arc<G
 #[cfg(feature = "gst")]
 fn encode(args: &Args, video: &Video, gpu: Option<&Arc<Gpu>>) -> Result<Option<Plan>> {
     let (Some(spec), Some(out)) = (&args.encode, &args.out) else { return Ok(None) };
-    let target: Target = out.to_string_lossy().parse()?;
+    let mut target: Target = out.to_string_lossy().parse()?;
+    if let (true, Target::File { path, .. }) = (args.again, &mut target) {
+        // What was encoded before is somebody's.
+        *path = free(path)?;
+    }
     let others = args.gpu != Choice::Off;
     Plan::new(spec, &target, video, gpu, others, args.output.map(Into::into)).map(Some)
 }

@@ -1,0 +1,257 @@
+//! `gdmedia daemon` from end to end: real senders on one side, its API and metrics on the other.
+#![cfg(feature = "daemon")]
+
+#[path = "api/client.rs"]
+mod client;
+mod common;
+#[path = "api/prometheus.rs"]
+mod prometheus;
+
+use client::{Answer, Events, LONG, ask, get};
+use common::{Temp, free_port, gdmedia, program, temp};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program that is killed when the test ends.
+struct Running(Child);
+
+impl Running {
+    fn start(args: &[&str], stderr: Stdio) -> Running {
+        let mut command = Command::new(program());
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        Running(
+            command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("NOTIFY_SOCKET").spawn().unwrap(),
+        )
+    }
+    fn tell(&self, signal: &str) {
+        assert!(Command::new("kill").args(["-s", signal, &self.0.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// 64x36 at 50 frames a second, with this session name.
+fn sdp(name: &str, port: u16) -> String {
+    let text = common::sdp(port).replace("width=320", "width=64").replace("height=180", "height=36");
+    text.replace("=25;", "=50;").replace("s=test", &format!("s={name}"))
+}
+
+fn send(dir: &Temp, port: u16) -> Running {
+    let path = dir.write(&format!("send-{port}.sdp"), &sdp("sender", port));
+    Running::start(&["send", "--to", &format!("udp://127.0.0.1:{port}"), "--sdp", &path], Stdio::null())
+}
+
+/// A daemon, and where its API is.
+struct Daemon {
+    running: Running,
+    address: SocketAddr,
+}
+
+impl Daemon {
+    fn start(config: &str) -> Daemon {
+        let mut running = Running::start(&["daemon", "--json", "-c", config], Stdio::piped());
+        let mut lines = BufReader::new(running.0.stderr.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+            let event: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            let said = event["message"].as_str().unwrap_or_default();
+            if let Some(url) = said.strip_prefix("API at http://") {
+                break url.trim_end_matches('/').parse().unwrap();
+            }
+        };
+        // Nobody waits for the others, and the daemon must not wait for anybody.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Daemon { running, address }
+    }
+    fn get(&self, path: &str) -> Answer {
+        get(self.address, path)
+    }
+    fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        ask(self.address, method, path, "", body.as_bytes())
+    }
+    /// The receiver when it is so.
+    fn until(&self, id: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let value = self.get(&format!("/api/v1/receivers/{id}")).json();
+            if wanted(&value) {
+                return value;
+            }
+            assert!(begun.elapsed() < LONG, "{id} is never {what}: {value:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    /// The value of a metric of cam1.
+    fn metric(&self, name: &str, more: &[(&str, &str)]) -> Option<f64> {
+        let page = prometheus::read(&self.get("/metrics").text());
+        page.value(name, &[&[("receiver", "cam1")], more].concat())
+    }
+}
+
+fn receiver(id: &str, port: u16) -> String {
+    format!("[[receivers]]\nid = \"{id}\"\nsdp = '''\n{}'''\ngpu = \"off\"\n[receivers.preview]\n", sdp(id, port))
+}
+
+const API: &str = "[daemon]\ninterval = \"100ms\"\n[api]\nlisten = \"127.0.0.1:0\"\n";
+
+#[test]
+fn a_receiver_from_its_sender_to_a_picture_in_a_browser() {
+    let dir = temp();
+    let (a, b) = (free_port(), free_port());
+    let _senders = [send(&dir, a), send(&dir, b)];
+    let config = dir.write("gdmedia.toml", &format!("{API}{}", receiver("cam1", a)));
+    let daemon = Daemon::start(&config);
+
+    // What it shows.
+    let cam1 =
+        daemon.until("cam1", "receiving", |r| r["state"] == "receiving" && r["status"]["fps"].as_f64() > Some(0.0));
+    assert_eq!((&cam1["flow"]["name"], &cam1["flow"]["width"]), (&json!("cam1"), &json!(64)));
+    assert_eq!(cam1["backend"], "socket");
+    // It looks a few times a second.
+    let begun = Instant::now();
+    while daemon.get("/readyz").code != 200 {
+        assert!(begun.elapsed() < LONG, "it is never ready");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(daemon.get("/livez").json()["receivers"]["receiving"], 1);
+    let sdp_of = daemon.get("/api/v1/receivers/cam1/sdp");
+    assert_eq!(sdp_of.header("content-type"), "application/sdp");
+    assert!(sdp_of.text().contains(&format!("m=video {a} ")), "{}", sdp_of.text());
+    daemon.until("cam1", "seen", |r| r["preview"]["age_ms"].is_u64());
+    let picture = daemon.get("/api/v1/receivers/cam1/thumbnail.jpg");
+    assert_eq!(picture.code, 200, "{}", picture.text());
+    let mut decoder = zune_jpeg::JpegDecoder::new(zune_jpeg::zune_core::bytestream::ZCursor::new(&picture.body));
+    decoder.decode().unwrap();
+    assert_eq!(decoder.dimensions(), Some((64, 36)));
+    let stats = daemon.get("/api/v1/receivers/cam1/stats").json();
+    assert!(
+        stats["packets"]["received"].as_u64() > Some(0) && stats["legs"][0]["received"].as_u64() > Some(0),
+        "{stats:#}"
+    );
+    assert!(stats["latency"]["complete"]["count"].as_u64() > Some(0), "{stats:#}");
+
+    // Its metrics, which count on.
+    let complete = || daemon.metric("gdmedia_frames_total", &[("state", "complete")]);
+    let first = complete().unwrap();
+    assert!(first > 0.0);
+    assert_eq!(daemon.metric("gdmedia_receiver_state", &[("state", "receiving")]), Some(1.0));
+    assert!(daemon.metric("gdmedia_frame_latency_seconds_count", &[("hop", "complete")]) > Some(0.0));
+    let begun = Instant::now();
+    while complete() <= Some(first + 50.0) {
+        assert!(complete() >= Some(first), "it went back");
+        assert!(begun.elapsed() < LONG, "it stands still");
+    }
+
+    // What it is told.
+    let mut events = Events::open(daemon.address, "/api/v1/receivers/cam1/events", "");
+    let answer = daemon.ask("POST", "/api/v1/receivers/cam1/stop", "");
+    assert_eq!((answer.code, &answer.json()["state"]), (200, &json!("stopped")));
+    assert_eq!(complete(), None);
+    let stopped = events.next();
+    assert_eq!((stopped.kind.as_str(), &stopped.data["receiver"]), ("state", &json!("cam1")));
+    assert!(stopped.data["message"].as_str().unwrap().starts_with("stopped"), "{stopped:?}");
+    daemon.get("/api/v1/receivers/cam1/thumbnail.jpg").refuses(404, "has no preview");
+    assert_eq!(daemon.ask("POST", "/api/v1/receivers/cam1/start", "").code, 200);
+    daemon.until("cam1", "receiving again", |r| r["state"] == "receiving");
+    let answer = daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", &sdp("another", b));
+    assert_eq!(answer.code, 200, "{}", answer.text());
+    let cam1 = daemon.until("cam1", "switched", |r| r["flow"]["name"] == "another" && r["state"] == "receiving");
+    assert_eq!(cam1["switches"], 1);
+    assert_eq!(daemon.metric("gdmedia_receiver_switches_total", &[]), Some(1.0));
+    // What is no SDP changes nothing.
+    let answer = daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", "v=0\r\ns=nothing\r\n");
+    answer.refuses(422, "no medium");
+    assert_eq!(daemon.get("/api/v1/receivers/cam1").json()["flow"]["name"], "another");
+
+    // What happened, for whoever comes now.
+    let mut all = Events::open(daemon.address, "/api/v1/events?since=0", "");
+    let mut said = Vec::new();
+    while said.last().is_none_or(|event: &client::Happened| event.kind != "switch") {
+        said.push(all.next());
+    }
+    assert_eq!(said[0].id, 1);
+    assert!(said.windows(2).all(|w| w[1].id == w[0].id + 1), "{said:?}");
+    daemon.running.tell("TERM");
+    let mut running = daemon.running;
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = running.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < LONG, "it does not end while somebody listens");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn another_configuration_by_the_api_and_for_the_api() {
+    let dir = temp();
+    let (a, b) = (free_port(), free_port());
+    let _sender = send(&dir, a);
+    let cam1 = receiver("cam1", a);
+    let config = dir.write("gdmedia.toml", &format!("{API}{cam1}"));
+    let daemon = Daemon::start(&config);
+    daemon.until("cam1", "receiving", |r| r["state"] == "receiving");
+    let received = || daemon.get("/api/v1/receivers/cam1/stats").json()["packets"]["received"].as_u64().unwrap_or(0);
+    let before = received();
+
+    dir.write("gdmedia.toml", &format!("{API}{cam1}{}", receiver("cam2", b)));
+    let answer = daemon.ask("POST", "/api/v1/config/reload", "");
+    assert_eq!(answer.json(), json!({ "added": ["cam2"], "removed": [], "changed": [], "unchanged": ["cam1"] }));
+    daemon.until("cam2", "waiting", |r| r["state"] == "waiting" && r["reason"].is_string());
+    assert!(received() >= before, "it began anew");
+
+    // Wrong in the receivers, and wrong in the API: nothing changes, and the overview says so.
+    dir.write("gdmedia.toml", &format!("{API}{cam1}lable = \"x\"\n"));
+    daemon.ask("POST", "/api/v1/config/reload", "").refuses(422, "line");
+    assert!(daemon.get("/api/v1").json()["refused"].as_str().unwrap().contains("lable"));
+    assert_eq!(prometheus::read(&daemon.get("/metrics").text()).value("gdmedia_config_refused", &[]), Some(1.0));
+    dir.write("gdmedia.toml", &format!("{API}open = false\n{cam1}").replace("127.0.0.1:0", "0.0.0.0:0"));
+    daemon.ask("POST", "/api/v1/config/reload", "").refuses(422, "which others reach, and has no tokens");
+    let token = dir.write("token", "read-read-read-read\n");
+    let tokens = format!("[[api.tokens]]\nname = \"wall\"\nfile = \"{token}.none\"\n");
+    dir.write("gdmedia.toml", &format!("{API}{tokens}{cam1}"));
+    daemon.ask("POST", "/api/v1/config/reload", "").refuses(422, "cannot be read from");
+    assert_eq!(daemon.get("/api/v1").json()["receivers"], json!(["cam1", "cam2"]));
+
+    // Tokens from now on.
+    dir.write("gdmedia.toml", &format!("{API}{}{cam1}", tokens.replace(".none", "")));
+    let answer = daemon.ask("POST", "/api/v1/config/reload", "");
+    assert_eq!(answer.json()["removed"], json!(["cam2"]));
+    daemon.get("/api/v1/receivers").refuses(401, "a token is needed");
+    let answer =
+        ask(daemon.address, "GET", "/api/v1/receivers/cam1", "Authorization: Bearer read-read-read-read\r\n", b"");
+    assert_eq!((answer.code, &answer.json()["state"]), (200, &json!("receiving")));
+}
+
+#[test]
+fn where_it_cannot_listen_it_does_not_begin() {
+    let dir = temp();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    for (api, code, words) in [
+        ("listen = \"0.0.0.0:8080\"".to_owned(), 64, "which others reach, and has no tokens"),
+        (format!("listen = \"{taken}\""), 69, "the TCP port is in use"),
+        ("listen = \"127.0.0.1\"".to_owned(), 64, "has no port"),
+        ("listen = []\n[api.limits]\nbody = 1".to_owned(), 64, "body = 1 in [api.limits]"),
+    ] {
+        let config = dir.write("gdmedia.toml", &format!("[api]\n{api}\n"));
+        let output = gdmedia(&["daemon", "-c", &config]);
+        assert_eq!(output.code, code, "{}", output.stderr);
+        assert!(output.stderr.contains(words) && output.stderr.contains("cure: "), "{}", output.stderr);
+    }
+    let none = dir.join("none").display().to_string();
+    let config = dir.write("gdmedia.toml", &format!("[[api.tokens]]\nname = \"wall\"\nfile = \"{none}\"\n"));
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert!(output.code == 69 && output.stderr.contains("the token \"wall\" cannot be read from"), "{}", output.stderr);
+}
