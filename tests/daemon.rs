@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
 
-/// 64x36 at 50 frames a second, with this session name.
+/// 64x36 at 10 frames a second, so that a machine that stands still for a moment leaves none out; with this session name.
 fn sdp(name: &str, port: u16) -> String {
     let text = common::sdp(port).replace("width=320", "width=64").replace("height=180", "height=36");
-    text.replace("=25;", "=50;").replace("s=test", &format!("s={name}"))
+    text.replace("=25;", "=10;").replace("s=test", &format!("s={name}"))
 }
 
 /// Waits for something; the bound is that of a test that hangs.
@@ -127,6 +127,9 @@ impl Daemon {
     }
 }
 
+/// Whoever starts a sender waits for it, however long the machine takes.
+const LATE: &str = "switch_timeout = \"1h\"\n";
+
 fn receiver(id: &str, port: u16, more: &str) -> String {
     format!("[[receivers]]\nid = \"{id}\"\nsdp = '''\n{}'''\ngpu = \"off\"\n{more}\n", sdp(id, port))
 }
@@ -173,7 +176,8 @@ fn receivers_come_and_go_and_the_others_lose_nothing() {
         String::from_utf8_lossy(&octets[..n]).into_owned()
     };
     let hears = |wanted: &str| until(wanted, || hear().starts_with(wanted).then_some(()));
-    let stays = receiver("stays", a, &record(&dir, "stays"));
+    // That a machine stands still for a moment is not of interest.
+    let stays = format!("[daemon]\nsilence = \"1h\"\n{}", receiver("stays", a, &record(&dir, "stays")));
     let bad = "[[receivers]]\nid = \"bad\"\nsdp = \"v=0\"\n";
     let config = dir.write("gdmedia.toml", &format!("{stays}{}{bad}", receiver("goes", b, &record(&dir, "goes"))));
     let daemon = Daemon::start(&config, Some(&dir.join("notify")));
@@ -197,7 +201,7 @@ fn receivers_come_and_go_and_the_others_lose_nothing() {
     hears("READY=1");
     hears("WATCHDOG=1");
     let gone = recorded(&dir.join("goes"));
-    assert!(gone.len() > 5 && jumps(&gone).is_empty(), "{:?}", jumps(&gone));
+    assert!(!gone.is_empty() && jumps(&gone).is_empty(), "{:?}", jumps(&gone));
     let events = daemon.end();
     hears("STOPPING=1");
     let stayed = recorded(&dir.join("stays"));
@@ -215,7 +219,7 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
         dir.write("stream.sdp", sdp);
         let raw = format!("[receivers.file]\npath = \"{}\"\n", dir.join("cam.raw").display());
         format!(
-            "[[receivers]]\nid = \"cam\"\nsdp = \"stream.sdp\"\ngpu = \"off\"\noutput = \"wire\"\n{}{raw}",
+            "[[receivers]]\nid = \"cam\"\nsdp = \"stream.sdp\"\ngpu = \"off\"\noutput = \"wire\"\n{LATE}{}{raw}",
             record(&dir, "cam")
         )
     };
@@ -223,13 +227,18 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
     let daemon = Daemon::start(&config, None);
     daemon.says("cam", "receiving");
     // Its numbers are far behind those of the first one.
-    std::thread::sleep(Duration::from_millis(800));
+    let frames = || recorded_so_far(&dir.join("cam")).len();
+    let more = |count: usize| {
+        let wanted = frames() + count;
+        until("more frames", || (frames() >= wanted).then_some(()))
+    };
+    more(8);
     let second = send(&dir, b);
     text(&sdp("two", b));
     daemon.running.signal("HUP");
     let said = daemon.says("cam", "switched to 64x36");
     assert!(!said["message"].as_str().unwrap().contains("no whole frame"), "{said}");
-    std::thread::sleep(Duration::from_millis(300));
+    more(3);
     // What cannot be received stays away, and nothing changes.
     text("v=0\r\n");
     daemon.running.signal("HUP");
@@ -239,7 +248,7 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
     daemon.running.signal("HUP");
     let apart = daemon.nth(1, "cam", "switched to 64x36");
     assert!(apart["message"].as_str().unwrap().contains("both come to"), "{apart}");
-    std::thread::sleep(Duration::from_millis(200));
+    more(2);
     let numbers = recorded_so_far(&dir.join("cam"));
     // Another picture: all sinks begin anew.
     let large = sdp("three", c).replace("width=64", "width=96");
@@ -250,7 +259,9 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
     daemon.running.signal("HUP");
     let anew = daemon.says("cam", "switched to 96x36");
     assert!(anew["message"].as_str().unwrap().contains("its picture is another"), "{anew}");
-    std::thread::sleep(Duration::from_millis(300));
+    let size = |name: &str| fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
+    let (small, large) = (64 * 36 / 2 * 5, 96 * 36 / 2 * 5);
+    until("frames of the third", || (size("cam-2.raw") > large).then_some(()));
     daemon.end();
     drop((first, second));
     let jumps = jumps(&numbers);
@@ -261,9 +272,7 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
     assert!(next < last, "{jumps:?}");
     assert!(jumps[1..].iter().all(|(before, after)| after > before && *before > next), "{jumps:?}");
     // Of the flow before and the one after, in files of their own.
-    let size = |name: &str| fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
-    let (small, large) = (64 * 36 / 2 * 5, 96 * 36 / 2 * 5);
-    assert!(size("cam.raw") > 20 * small && size("cam.raw").is_multiple_of(small), "{}", size("cam.raw"));
+    assert!(size("cam.raw") > 12 * small && size("cam.raw").is_multiple_of(small), "{}", size("cam.raw"));
     assert!(size("cam-2.raw") > large && size("cam-2.raw").is_multiple_of(large), "{}", size("cam-2.raw"));
 }
 
@@ -306,9 +315,9 @@ fn a_sender_and_a_sink_that_end_come_back() {
     daemon.says("full", "started again: ");
     let events = daemon.end();
     let numbers = recorded(&dir.join("full"));
-    assert!(numbers.len() > 10 && jumps(&numbers).is_empty(), "{:?}", jumps(&numbers));
-    let lost = events.iter().filter(|e| e["receiver"] == "full" && e["kind"] == "state").count();
-    assert_eq!(lost, 4, "starting, waiting, receiving, stopped: {events:#?}");
+    assert!(numbers.len() > 4 && jumps(&numbers).is_empty(), "{:?}", jumps(&numbers));
+    let begun = events.iter().filter(|e| e["receiver"] == "full" && e["message"] == "starting").count();
+    assert_eq!(begun, 1, "the sink's end is not the receiver's: {events:#?}");
     drop(sender);
 }
 
@@ -336,6 +345,7 @@ fn groups_are_joined_before_others_are_left_and_all_are_left_at_the_end() {
     let text = |sdp: &str| {
         dir.write("stream.sdp", sdp);
         "[[receivers]]\nid = \"cam\"\nsdp = \"stream.sdp\"\ngpu = \"off\"\ninterfaces = [\"rx0\"]\n".to_owned()
+            + LATE
             + &record(&dir, "cam")
     };
     let config = dir.write("gdmedia.toml", &text(&one));
@@ -358,7 +368,8 @@ fn groups_are_joined_before_others_are_left_and_all_are_left_at_the_end() {
     let _second = send("two.sdp", &two, "239.77.0.2");
     daemon.says("cam", "switched to 64x36");
     until("the group to be left", || (groups(&net) == ["two"]).then_some(()));
-    std::thread::sleep(Duration::from_millis(200));
+    let frames = recorded_so_far(&dir.join("cam")).len();
+    until("more frames", || (recorded_so_far(&dir.join("cam")).len() > frames).then_some(()));
     daemon.end();
     assert!(groups(&net).is_empty());
     let numbers = recorded(&dir.join("cam"));

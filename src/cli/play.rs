@@ -233,6 +233,10 @@ pub struct Args {
     /// A sink that ends is started again, and no file is written over.
     #[arg(skip)]
     again: bool,
+    /// So long another flow has for its first whole frame.
+    #[arg(skip)]
+    #[cfg_attr(not(feature = "daemon"), allow(dead_code))]
+    patience: Duration,
     /// Somebody else serves the preview.
     #[arg(skip)]
     #[cfg_attr(not(feature = "preview"), allow(dead_code))]

@@ -117,6 +117,8 @@ table! {
         redundancy: Option<Word<Class>> = None, "\"A\"";
         /// What to do with frames that lack octets: `conceal`, `show` or `drop`.
         incomplete: Incomplete = Incomplete::Conceal, "\"conceal\"";
+        /// How long a flow that it is switched to has for its first whole frame; then the flow before is left all the same.
+        switch_timeout: Time = Time(Duration::from_secs(2)), "\"2s\"";
         /// Measure the sender's timing (ST 2110-21).
         timing: bool = false, "true";
         /// Layout of the frames in memory; none: what the sinks want.

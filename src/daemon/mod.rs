@@ -10,6 +10,10 @@
 //! What runs lies behind [`Control`]: whoever shows or steers receivers knows nothing of pipelines, sinks or the
 //! configuration, and whoever runs them knows nothing of HTTP.
 //!
+//! [`config`] says what is to be received; a [`Daemon`] has a thread that supervises, and one for each receiver; an [`Opener`] opens
+//! receivers with their sinks (the program does it as `gdmedia play` does); what happens is written to a board that
+//! [`Control`] reads, so that nobody who asks waits for a receiver.
+//!
 //! Built with the feature `daemon`.
 
 pub mod api;

@@ -200,13 +200,13 @@ impl Supervisor {
                 Ok(Wish::Stop(reply)) => {
                     self.options.notifier.stopping();
                     board.tell(None, EventKind::Daemon, "it ends");
-                    let late = self.end(None);
+                    let late = self.end(None, "the daemon ends");
                     let _ = reply.send(late);
                     return;
                 }
                 // Nobody can tell it to end any more.
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.end(None);
+                    self.end(None, "the daemon ends");
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -245,18 +245,18 @@ impl Supervisor {
     }
 
     /// Ends these receivers, or all; those that do not end in time.
-    fn end(&mut self, ids: Option<&[String]>) -> Vec<String> {
+    fn end(&mut self, ids: Option<&[String]>, reason: &'static str) -> Vec<String> {
         let ids = ids.map_or_else(|| self.units.keys().cloned().collect(), <[String]>::to_vec);
         let units: Vec<(String, Unit)> = ids.into_iter().filter_map(|id| self.units.remove_entry(&id)).collect();
         for (_, unit) in &units {
-            let _ = unit.orders.send(Order::End);
+            let _ = unit.orders.send(Order::End(reason));
         }
         let deadline = Instant::now() + self.stop_timeout;
         let mut late = Vec::new();
         for (id, unit) in units {
             // The watchdog hears of it meanwhile: files may take long.
             while unit.ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) && Instant::now() < deadline {
-                self.options.notifier.alive();
+                self.watch();
             }
             if unit.thread.is_finished()
                 || unit.ended.recv_timeout(Duration::from_millis(1)) != Err(RecvTimeoutError::Timeout)
@@ -284,7 +284,7 @@ impl Supervisor {
         let has = |id: &String| loaded.config.receivers.iter().any(|receiver| receiver.id == *id);
         done.removed = self.units.keys().filter(|id| !has(id)).cloned().collect();
         // First, for others may be waiting for what these have.
-        for id in self.end(Some(&done.removed)) {
+        for id in self.end(Some(&done.removed), "it is not in the configuration any more") {
             board.tell(Some(&id), EventKind::Daemon, "it does not end");
         }
         for id in &done.removed {
@@ -340,6 +340,13 @@ impl Supervisor {
             board.tell(None, EventKind::Daemon, "ready");
             self.options.notifier.ready();
         }
+        self.watch();
+        self.tell_status();
+    }
+
+    /// Tells the watchdog, if the receive loops move.
+    fn watch(&mut self) {
+        let board = &self.shared.board;
         let stuck = {
             let beats = self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
             self.beats.look(Instant::now(), &beats)
@@ -351,12 +358,11 @@ impl Supervisor {
             };
             board.tell(None, EventKind::Daemon, text);
         }
-        let Some(every) = self.options.notifier.watchdog() else { return self.tell_status() };
-        if stuck.is_empty() && self.pinged.elapsed() >= every / 3 {
+        let due = self.options.notifier.watchdog().is_some_and(|every| self.pinged.elapsed() >= every / 3);
+        if due && stuck.is_empty() {
             self.pinged = Instant::now();
             self.options.notifier.alive();
         }
-        self.tell_status();
     }
 
     fn tell_status(&mut self) {

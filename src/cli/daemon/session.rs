@@ -203,3 +203,23 @@ pub fn look_at(receiver: &config::Receiver, loaded: &config::Loaded) -> Result<S
     let text = daemon::sdp_text(source, &loaded.folder, &loaded.config.daemon.sdp_hosts)?;
     play::seen(&description(&text)?, receiver.flow)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_threads_and_memory_are_shared_out() {
+        let limits = config::Limits { memory: 10, cores: vec![4, 5], ..config::Limits::default() };
+        let play = Play::new(&limits).unwrap();
+        let core = |id: &str| play.given(id).core;
+        assert_eq!([core("a"), core("b"), core("c"), core("a")], [Some(4), Some(5), Some(4), Some(4)]);
+        play.taken.lock().unwrap().memory.insert("a".into(), 3 << 20);
+        assert_eq!((play.given("a").memory, play.given("b").memory), (Some(10 << 20), Some(7 << 20)));
+        let play = Play::new(&config::Limits { workers: 2, ..config::Limits::default() }).unwrap();
+        let crew = |id: &str| play.given(id).crew.unwrap();
+        assert!(!Arc::ptr_eq(&crew("a"), &crew("b")) && Arc::ptr_eq(&crew("a"), &crew("a")));
+        assert!(play.given("a").core.is_none() && play.given("a").memory.is_none());
+        assert!(Play::new(&config::Limits { workers: 1, cores: vec![100_000], ..config::Limits::default() }).is_err());
+    }
+}

@@ -46,6 +46,7 @@ impl Args {
         args.redundancy = receiver.redundancy.map(|Word(class)| class);
         args.incomplete = receiver.incomplete.into();
         args.timing = receiver.timing;
+        args.patience = receiver.switch_timeout.0;
         args.output = receiver.output.map(Into::into);
         if let Some(config::Encode { codec: Some(Word(spec)), to: Some(Word(target)) }) = encode {
             args.encode = Some(spec.clone());

@@ -72,6 +72,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn frames_may_be_limited() {
+        use gdmedia::format::{Output, WireFormat};
+        use gdmedia::sdp::{Depth, Sampling, Scan};
+        let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 64, 36, Scan::Progressive).unwrap();
+        let layout = Layout::new(wire, Output::Wire).unwrap();
+        let all = layout.size as u64 * 10;
+        assert!(allowed(&layout, 10, None).is_ok() && allowed(&layout, 10, Some(all)).is_ok());
+        let error = allowed(&layout, 10, Some(all - 1)).unwrap_err();
+        assert!(error.to_string().contains("limits.memory leaves"), "{error}");
+    }
+
+    #[test]
     fn frames_that_do_not_fit_are_refused_with_figures() {
         let meminfo = "MemTotal:       16384 kB\nMemFree:        1000 kB\nMemAvailable:   4096 kB\n";
         assert_eq!(available(meminfo), Some(4 << 20));

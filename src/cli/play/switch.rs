@@ -19,10 +19,7 @@ use gdmedia::sdp::{Description, Flow, Video};
 use gdmedia::worker::{Ended, Worker};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
-
-/// So long a flow has for its first whole frame. Then the old one is left for what comes.
-const PATIENCE: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 /// A flow that is to take the place of another.
 pub struct Next {
@@ -175,7 +172,8 @@ impl Session {
     pub fn progress(&mut self) -> Progress {
         let Some(next) = &mut self.next else { return Progress::Going };
         let gate = next.line.plan.gate.clone();
-        let late = next.begun.elapsed() >= PATIENCE;
+        let patience = next.line.plan.args.patience;
+        let late = next.begun.elapsed() >= patience;
         let open = gate.is_open(next.line.plan.line);
         let ended = next.line.worker.as_ref().is_none_or(Worker::is_finished);
         if ended && !open {
@@ -197,7 +195,7 @@ impl Session {
         let mut text = format!("switched to {}", choose::summary(&line.plan.flow));
         let whole = if anew.is_some() { gate.has_come() } else { open };
         if !whole {
-            text += &format!("; no whole frame of it came within {} s", PATIENCE.as_secs());
+            text += &format!("; no whole frame of it came within {patience:?}");
         }
         match anew {
             None => {

@@ -262,6 +262,7 @@ fn check_whole(receiver: &Receiver) -> Result<()> {
 mod tests {
     use super::super::{Backend, Incomplete, Time};
     use super::*;
+    use proptest::prelude::*;
     use std::time::Duration;
 
     fn load_text(text: &str, drop_ins: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Config> {
@@ -370,6 +371,33 @@ mod tests {
         assert!(wrong.contains("no table [apis]"), "{wrong}");
         let wrong = set(&[("GDMEDIA_LIMITS__WORKERS", "many")]).unwrap_err().to_string();
         assert!(wrong.contains("GDMEDIA_LIMITS__WORKERS") && wrong.contains("many"), "{wrong}");
+    }
+
+    proptest! {
+        /// Whatever somebody writes: an error with words, and no panic.
+        #[test]
+        fn any_text_is_a_configuration_or_an_error(
+            lines in prop::collection::vec(prop_oneof![
+                Just("[[receivers]]".to_owned()), Just("[receivers.record]".into()), Just("[limits]".into()),
+                "[a-z_]{1,12} = (\"[ -~]{0,12}\"|[0-9]{1,20}|\\[\\]|true)", "id = \"[a-c]\"", "[ -~]{0,20}",
+            ], 0..12),
+            name in "GDMEDIA_[A-Z]{3,6}__[A-Z_]{1,9}", value in "[ -~]{0,12}",
+        ) {
+            let mut all = Merged::default();
+            let added = all.add("text", &lines.join("\n")).and_then(|()| all.set(&name, &value));
+            if let Err(error) = added.and_then(|()| all.finish()) {
+                prop_assert!(!error.to_string().is_empty() && !error.cure_text().is_empty(), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_is_right() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/daemon.toml");
+        let config = load(&path, []).unwrap().config;
+        let ids: Vec<_> = config.receivers.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids, ["cam1", "cam2", "wall-3"]);
+        assert!(config.receivers[0].record.is_some() && config.receivers[1].encode.is_some());
     }
 
     #[test]

@@ -119,9 +119,11 @@ impl Unit {
     pub(super) fn remember(&mut self) {
         let Some(state) = self.shared.state.clone() else { return };
         let kept = match self.from.clone() {
-            From::Given(text) => {
-                let key = self.configured.as_deref().map(str::to_owned).or_else(|| self.key());
-                state.write(&self.spec.id, key.as_deref(), &text)
+            From::Given(given) => {
+                let url = self.spec.sdp.clone().filter(|source| is_url(source));
+                let text = self.configured.as_deref().map(str::to_owned);
+                let key = url.or(text).or_else(|| self.key());
+                state.write(&self.spec.id, key.as_deref(), &given)
             }
             From::Config => state.remove(&self.spec.id),
         };
