@@ -302,7 +302,9 @@ fn a_controller_finds_connects_and_releases_receivers() {
         (daemon.active("Camera").sender_id.as_ref().map(ResourceId::as_str) == Some(TWO)).then_some(())
     });
     assert!(daemon.active("Camera").master_enable && !daemon.active("Other").master_enable);
-    assert_eq!(daemon.active("Other").transport_params[0].destination_port, Param::Set(c));
+    until("what was released", || {
+        (daemon.active("Other").transport_params[0].destination_port == Param::Set(c)).then_some(())
+    });
     daemon.says("NMOS: registered at");
     // As many of each as before: nothing was left of the first run, and nothing was deleted but at its end.
     assert_eq!(registry.has().len(), 4);

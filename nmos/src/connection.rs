@@ -51,6 +51,8 @@ pub struct Connection {
     scheduled: Times,
     active: Activation,
     activated: Times,
+    /// Nobody has ever said what it is to do.
+    fresh: bool,
     /// Goes up with each schedule and each cancellation, so that a timer knows whether it is still meant.
     serial: u64,
 }
@@ -62,7 +64,7 @@ impl Connection {
         let staged = Staged { sender_id: None, master_enable: false, sdp: None, legs };
         let active = Activation { master_enable: false, sender_id: None, legs: vec![], sdp: None, asked: vec![] };
         let (scheduled, activated) = (Times::default(), Times::default());
-        let mut new = Connection { side, staged, scheduled, active, activated, serial: 0 };
+        let mut new = Connection { side, staged, scheduled, active, activated, fresh: true, serial: 0 };
         new.active.legs = new.off(&new.staged);
         new
     }
@@ -71,7 +73,7 @@ impl Connection {
     pub fn set_side(&mut self, side: Side) {
         debug_assert_eq!(side.addresses.len(), self.side.addresses.len());
         self.side = side;
-        if !self.active.master_enable && self.activated == Times::default() {
+        if self.fresh {
             self.active.legs = self.off(&self.staged_default());
         }
     }
@@ -191,6 +193,7 @@ impl Connection {
     /// `activation` is what the receiver does since `at`.
     pub fn activated(&mut self, activation: Activation, when: Option<When>, at: Tai) {
         self.active = activation;
+        self.fresh = false;
         self.activated = Times { when, at: when.map(|_| at) };
         self.unlock();
     }
@@ -303,6 +306,22 @@ mod tests {
         assert_eq!(active["master_enable"], false);
         assert_eq!(active["activation"], json!({ "mode": null, "requested_time": null, "activation_time": null }));
         assert_eq!(connection.staged_document()["transport_params"][0]["interface_ip"], "auto");
+    }
+
+    #[test]
+    fn interfaces_that_change_leave_what_was_said() {
+        let mut connection = two_legs();
+        let body = json!({ "transport_params": [{ "destination_port": 6000 }, {}] });
+        let staged = connection.merge(&patch(body)).unwrap();
+        let off = connection.resolve(&staged).unwrap();
+        connection.activated(off, None, Tai(1));
+        let side = Side { addresses: vec![vec![ip("10.0.0.3")], vec![ip("10.1.0.3")]], ..connection.side().clone() };
+        connection.set_side(side.clone());
+        let active = connection.active_document();
+        assert_eq!(active["transport_params"][0]["destination_port"], 6000, "it is off, but was configured");
+        let mut fresh = two_legs();
+        fresh.set_side(side);
+        assert_eq!(fresh.active_document()["transport_params"][0]["interface_ip"], "10.0.0.3");
     }
 
     #[test]

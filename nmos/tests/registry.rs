@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::registry::{Mood, Registry};
+use support::registry::{Heard, Mood, Registry};
 use support::schema::check;
 use support::{Fake, LONG, settings, three, until};
 

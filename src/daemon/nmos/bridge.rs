@@ -20,6 +20,7 @@ const STEP: Duration = Duration::from_millis(2);
 pub struct Bridge {
     control: Arc<dyn Control>,
     wide: bool,
+    listed: Mutex<Vec<Arc<Receiver>>>,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -34,11 +35,15 @@ pub struct Known {
 
 impl Bridge {
     pub fn new(control: Arc<dyn Control>, wide: bool) -> Self {
-        Bridge { control, wide, known: Mutex::default() }
+        Bridge { control, wide, listed: Mutex::default(), known: Mutex::default() }
     }
     pub fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
         // It is whole at every instant.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The node lists these when it is asked to look again: the same that it was told the interfaces of.
+    pub fn list_these(&self, receivers: &[Arc<Receiver>]) {
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = receivers.to_vec();
     }
     fn receiver(&self, name: &str) -> Result<Arc<Receiver>, String> {
         self.control.receiver(name).ok_or_else(|| format!("there is no receiver {name} any more"))
@@ -84,7 +89,7 @@ fn said(refusal: Refusal, name: &str) -> String {
 impl Receivers for Bridge {
     fn list(&self) -> Vec<gdmedia_nmos::Receiver> {
         let all = interfaces();
-        let receivers = self.control.receivers();
+        let receivers = self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let shown = receivers.iter().filter(|receiver| receiver.side.legs > 0);
         shown
             .map(|receiver| gdmedia_nmos::Receiver {

@@ -62,7 +62,8 @@ impl Running {
     ) -> Result<Running> {
         let registries = registries(settings)?;
         let bridge = Arc::new(Bridge::new(control.clone(), settings.wide));
-        let about = machine::about(settings, &place(), &control.receivers());
+        // Receivers come when they have begun.
+        let about = machine::about(settings, &place(), &[]);
         let node = Node::new(about, bridge.clone(), clock()).map_err(|error| refused(&error))?;
         let (state, stop) = (Arc::<Mutex<Status>>::default(), Arc::<watch::Stop>::default());
         let watch = watch::Watch::new(node.clone(), bridge, control, settings.clone(), place, say, state.clone());

@@ -139,6 +139,7 @@ impl Watch {
             }
         }
         self.update(both)?;
+        self.bridge.list_these(receivers);
         self.node.refresh()?;
         self.update(about)
     }
