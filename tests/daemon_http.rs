@@ -255,3 +255,33 @@ fn where_it_cannot_listen_it_does_not_begin() {
     let output = gdmedia(&["daemon", "--check", "-c", &config]);
     assert!(output.code == 69 && output.stderr.contains("the token \"wall\" cannot be read from"), "{}", output.stderr);
 }
+
+/// What a package and a cluster begin with.
+#[test]
+fn the_configurations_that_are_shipped_are_right() {
+    let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let shipped = deploy.join("gdmedia.toml");
+    let output = gdmedia(&["daemon", "--check", "-c", shipped.to_str().unwrap()]);
+    assert!(output.code == 0 && output.stderr.contains("0 receivers, 0 of them wrong"), "{}", output.stderr);
+    // With its receiver, which is commented out, and an SDP for it.
+    let dir = temp();
+    dir.write("cam1.sdp", &sdp("cam1", 5004));
+    let text = std::fs::read_to_string(shipped).unwrap();
+    let (before, receiver) = text.split_once("# [[receivers]]").unwrap();
+    let config = dir.write("with.toml", &format!("{before}[[receivers]]{}", receiver.replace("\n# ", "\n")));
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert!(output.code == 0 && output.stderr.contains("1 receivers, 0 of them wrong"), "{}", output.stderr);
+
+    let manifest = std::fs::read_to_string(deploy.join("kubernetes/base.yaml")).unwrap();
+    let (_, block) = manifest.split_once("gdmedia.toml: |\n").unwrap();
+    let block: String =
+        block.lines().take_while(|line| *line != "---").map(|line| format!("{}\n", line.trim_start())).collect();
+    let config = dir.write("pod.toml", &block.replace("/etc/gdmedia-tokens", dir.path().to_str().unwrap()));
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert!(output.code == 69 && output.stderr.contains("the token \"wall\" cannot be read from"), "{}", output.stderr);
+    for name in ["wall", "operators"] {
+        dir.write(name, "sixteen-characters-of-a-token\n");
+    }
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+}

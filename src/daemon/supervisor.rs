@@ -200,13 +200,13 @@ impl Supervisor {
                 Ok(Wish::Stop(reply)) => {
                     self.options.notifier.stopping();
                     board.tell(None, EventKind::Daemon, "it ends");
-                    let late = self.end(None);
+                    let late = self.end(None, "the daemon ends");
                     let _ = reply.send(late);
                     return;
                 }
                 // Nobody can tell it to end any more.
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.end(None);
+                    self.end(None, "the daemon ends");
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -245,11 +245,11 @@ impl Supervisor {
     }
 
     /// Ends these receivers, or all; those that do not end in time.
-    fn end(&mut self, ids: Option<&[String]>) -> Vec<String> {
+    fn end(&mut self, ids: Option<&[String]>, reason: &'static str) -> Vec<String> {
         let ids = ids.map_or_else(|| self.units.keys().cloned().collect(), <[String]>::to_vec);
         let units: Vec<(String, Unit)> = ids.into_iter().filter_map(|id| self.units.remove_entry(&id)).collect();
         for (_, unit) in &units {
-            let _ = unit.orders.send(Order::End);
+            let _ = unit.orders.send(Order::End(reason));
         }
         let deadline = Instant::now() + self.stop_timeout;
         let mut late = Vec::new();
@@ -284,7 +284,7 @@ impl Supervisor {
         let has = |id: &String| loaded.config.receivers.iter().any(|receiver| receiver.id == *id);
         done.removed = self.units.keys().filter(|id| !has(id)).cloned().collect();
         // First, for others may be waiting for what these have.
-        for id in self.end(Some(&done.removed)) {
+        for id in self.end(Some(&done.removed), "it is not in the configuration any more") {
             board.tell(Some(&id), EventKind::Daemon, "it does not end");
         }
         for id in &done.removed {

@@ -29,8 +29,8 @@ pub enum Order {
     Act(Action, oneshot::Sender<Result<(), Refusal>>),
     /// Its configuration is this one now; what that changed is answered.
     Change(Box<config::Receiver>, Arc<Settings>, mpsc::Sender<(String, Changed)>),
-    /// To end.
-    End,
+    /// To end, for this reason.
+    End(&'static str),
 }
 
 /// What a new configuration changed.
@@ -108,11 +108,12 @@ struct Switching {
 pub fn run(spec: config::Receiver, settings: Arc<Settings>, shared: Arc<Shared>, orders: &mpsc::Receiver<Order>) {
     let mut unit = Unit::new(spec, settings, shared);
     unit.guarded(Unit::begin);
-    loop {
+    let reason = loop {
         let due = unit.life.due().map(|due| due.saturating_sub(unit.shared.now()));
         let wait = if unit.session.is_some() { LOOK } else { due.unwrap_or(IDLE).min(IDLE) };
         match orders.recv_timeout(wait) {
-            Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Order::End(reason)) => break reason,
+            Err(RecvTimeoutError::Disconnected) => break "its supervisor is gone",
             Ok(Order::Act(action, reply)) => unit.guarded(|unit| unit.act(action, reply)),
             Ok(Order::Change(spec, settings, reply)) => {
                 let id = spec.id.clone();
@@ -123,8 +124,8 @@ pub fn run(spec: config::Receiver, settings: Arc<Settings>, shared: Arc<Shared>,
             Err(RecvTimeoutError::Timeout) => {}
         }
         unit.guarded(Unit::step);
-    }
-    unit.guarded(|unit| unit.close("the daemon ends, or the receiver is not in its configuration any more"));
+    };
+    unit.guarded(|unit| unit.close(reason));
 }
 
 impl Unit {

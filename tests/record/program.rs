@@ -106,6 +106,8 @@ fn killed_at_any_moment() {
         sender.wait().unwrap();
         assert!(seen > 1, "nothing was recorded");
         let recording = Recording::open(&to).unwrap();
+        // Between two segments there is none that lacks its index.
+        let whole = recording.segments().last().is_some_and(|segment| segment.end().is_some());
         assert!(recording.frames() >= seen, "{} after, {seen} before", recording.frames());
         for segment in recording.segments() {
             let found = segment.check(|_, _| {});
@@ -122,7 +124,7 @@ fn killed_at_any_moment() {
         // The check makes the index, and then has nothing to make.
         let checked = gdmedia(&["record", "--check", to.to_str().unwrap()]);
         assert_eq!(checked.code, 0, "{}", checked.stderr);
-        assert!(checked.stderr.contains("index made"), "{}", checked.stderr);
+        assert_eq!(checked.stderr.contains("index made"), !whole, "{}", checked.stderr);
         let checked = gdmedia(&["record", "--check", to.to_str().unwrap()]);
         assert!(checked.code == 0 && !checked.stderr.contains("index made"), "{}", checked.stderr);
         // The frame that was on its way may have arrived meanwhile.

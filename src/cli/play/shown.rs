@@ -66,9 +66,10 @@ impl Session {
 
     /// How it is received, and why so, in one line.
     pub fn how(&self) -> String {
-        let wanted = ["backend: ", "gpu: ", "sink: ", "SDP: "];
-        let texts: Vec<String> =
-            self.start().texts().filter(|text| wanted.iter().any(|name| text.starts_with(name))).collect();
+        let backend = self.start().texts().find(|text| text.starts_with("backend: "));
+        let others = ["gpu: ", "sink: ", "SDP: "];
+        let others = self.start().texts().filter(|text| others.iter().any(|name| text.starts_with(name)));
+        let texts: Vec<String> = backend.into_iter().chain(others).collect();
         format!("opened: {}", texts.join("; "))
     }
     /// Packets and frames that came so far.

@@ -442,10 +442,10 @@ impl Sinks {
     /// Each of them, as it is; those that only hand on to others left out.
     #[cfg(feature = "daemon")]
     pub fn states(&self) -> Vec<State> {
-        let mut all: Vec<State> = self.queues.iter().filter_map(Placed::state).collect();
+        let all = self.queues.iter().filter_map(Placed::state);
         #[cfg(feature = "cuda")]
-        all.extend(self.device.iter().filter_map(Placed::state));
-        all
+        let all = all.chain(self.device.iter().filter_map(Placed::state));
+        all.collect()
     }
     /// Words over the window's picture, where they can be shown.
     #[cfg(feature = "gst")]
