@@ -146,16 +146,16 @@ fn recordings(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Numbers of the frames of the first one.
+/// Numbers of the frames of the first one that came whole: the first and the last may not.
 fn recorded(folder: &Path) -> Vec<u64> {
     let recording = Recording::open(&recordings(folder)[0]).unwrap();
     let layout = recording.header().layout.clone();
     let mut room = vec![0; recording.header().frame_octets()];
     let number = |place| {
-        recording.load(place, &mut room).unwrap();
-        pattern::read_number(&layout, &room).unwrap()
+        let head = recording.load(place, &mut room).unwrap();
+        head.meta.complete.then(|| pattern::read_number(&layout, &room).unwrap())
     };
-    recording.places().map(number).collect()
+    recording.places().filter_map(number).collect()
 }
 
 /// Frames follow each other; where they do not, the places at which they go on elsewhere.

@@ -232,6 +232,7 @@ impl Files {
     }
 
     /// Slots from this one on (of the whole recording) were not written after all; returns how many of them were taken.
+    #[cfg(feature = "cuda")]
     pub fn forget(&mut self, slot: u64) -> u64 {
         let Some(open) = &mut self.open else { return 0 };
         let keep = usize::try_from(slot.saturating_sub(open.header.first_slot)).unwrap_or(usize::MAX);
