@@ -8,7 +8,7 @@ use gdmedia::worker::{Beats, Crew, Report};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two drains of a thread that several receivers share.
 const SLEEP: Duration = Duration::from_millis(1);
@@ -77,6 +77,7 @@ impl Opener for Play {
             session,
             report: Report::default(),
             since: Since::now(),
+            came: Came::new(),
             told: Vec::new(),
             id: receiver.id.clone(),
             taken: self.taken.clone(),
@@ -103,6 +104,7 @@ struct Running {
     opened: Option<String>,
     report: Report,
     since: Since,
+    came: Came,
     /// Remarks that were told.
     told: Vec<String>,
     id: String,
@@ -134,6 +136,7 @@ impl daemon::Session for Running {
         self.told.clone_from(&looked.report.remarks);
         self.report = looked.report;
         let (_, frames) = play::Session::counts(&self.report);
+        self.came.see(&self.report, frames, Instant::now());
         let ended = self.session.has_ended().then(|| self.session.why_ended());
         Look { frames, said, ended, switch }
     }
@@ -141,7 +144,10 @@ impl daemon::Session for Running {
         self.session.shown(&self.report, &mut self.since)
     }
     fn why_nothing(&mut self) -> Error {
-        self.session.why_nothing(&self.report)
+        match self.came.silent(Instant::now()) {
+            Some(error) => error,
+            None => self.session.why_nothing(&self.came.since_a_frame(&self.report)),
+        }
     }
     fn switch(&mut self, sdp: &str) -> Result<daemon::Begun> {
         Ok(match self.session.switch(&description(sdp)?)? {
@@ -164,8 +170,53 @@ impl daemon::Session for Running {
 impl Running {
     /// Counters begin anew.
     fn switched(&mut self) {
-        (self.since, self.report) = (Since::now(), Report::default());
+        (self.since, self.report, self.came) = (Since::now(), Report::default(), Came::new());
         self.told.clear();
+    }
+}
+
+/// No packet for so long: none comes any more.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// What came, so that a flow that ends is not taken for one that never was.
+struct Came {
+    frames: u64,
+    /// When the last frame came.
+    then: Report,
+    datagrams: u64,
+    /// When that changed.
+    moved: Instant,
+}
+
+impl Came {
+    fn new() -> Self {
+        Came { frames: 0, then: Report::default(), datagrams: 0, moved: Instant::now() }
+    }
+    fn see(&mut self, report: &Report, frames: u64, now: Instant) {
+        if report.rx.datagrams != self.datagrams {
+            (self.datagrams, self.moved) = (report.rx.datagrams, now);
+        }
+        if frames > self.frames {
+            self.frames = frames;
+            self.then = Report { rx: report.rx, packets: report.packets, ..Report::default() };
+        }
+    }
+    /// Frames came, and now not even packets do.
+    fn silent(&self, now: Instant) -> Option<Error> {
+        (self.frames > 0 && now.duration_since(self.moved) >= QUIET).then(|| {
+            Error::new(Kind::NoMedia, format!("no packet comes any more, after {} frames", self.frames)).cure(
+                "is the sender on? are its interface and this one up, and does the switch still forward the group?",
+            )
+        })
+    }
+    /// What came since the last frame.
+    fn since_a_frame(&self, report: &Report) -> Report {
+        let mut since = report.clone();
+        since.rx.datagrams = since.rx.datagrams.saturating_sub(self.then.rx.datagrams);
+        since.rx.kernel_dropped = since.rx.kernel_dropped.saturating_sub(self.then.rx.kernel_dropped);
+        since.rx.rejected = since.rx.rejected.since(&self.then.rx.rejected);
+        since.packets.rejected = since.packets.rejected.since(&self.then.packets.rejected);
+        since
     }
 }
 
@@ -207,6 +258,30 @@ pub fn look_at(receiver: &config::Receiver, loaded: &config::Loaded) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flow_that_ends_is_not_one_that_never_was() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut came = Came::new();
+        let mut report = Report::default();
+        came.see(&report, 0, at(0));
+        assert!(came.silent(at(5000)).is_none(), "nothing ever came: another's words");
+        report.rx.datagrams = 1000;
+        came.see(&report, 10, at(5000));
+        // A part of a frame, and then nothing.
+        report.rx.datagrams = 1050;
+        came.see(&report, 10, at(5020));
+        assert!(came.silent(at(5219)).is_none());
+        assert_eq!(came.since_a_frame(&report).rx.datagrams, 50);
+        let text = came.silent(at(5220)).unwrap().to_string();
+        assert!(text.contains("no packet comes any more, after 10 frames"), "{text}");
+        // Packets come, and no frame is made of them.
+        report.rx.datagrams = 2000;
+        came.see(&report, 10, at(6000));
+        assert!(came.silent(at(6100)).is_none());
+        assert_eq!(came.since_a_frame(&report).rx.datagrams, 1000);
+    }
 
     #[test]
     fn cores_threads_and_memory_are_shared_out() {
