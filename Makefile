@@ -15,7 +15,7 @@ FUZZ_PROFILE ?= --dev
 CUDA = scripts/cuda-env
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup preview test check docs fuzz sanitize sanitize-receiver sanitize-all loom examples bench clean
+.PHONY: help setup preview test check docs build fuzz sanitize sanitize-receiver sanitize-all loom examples bench clean
 
 help:
 	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
@@ -34,7 +34,7 @@ preview:
 	@scripts/preview
 
 # Tests come last: the run ends with their summary.
-test: setup check docs fuzz sanitize examples
+test: setup check docs fuzz sanitize build examples
 	$(CARGO) test $(RIVERMAX)
 	$(CARGO) test --no-default-features --locked --bins --test cli_play
 	$(CUDA) $(CARGO) test --workspace --locked $(ALL)
@@ -52,6 +52,10 @@ check:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(ALL)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(RIVERMAX) --no-deps
+
+# All at once, so that both halves of a machine have something to do.
+build:
+	$(CUDA) $(CARGO) test --no-run --workspace --locked $(ALL)
 
 # The stand-in's C and what calls it, under the address sanitizer, whose flags stable hides.
 sanitize:
