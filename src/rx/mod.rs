@@ -5,6 +5,8 @@ pub mod fault;
 pub mod link;
 pub mod memory;
 pub mod pcap;
+#[cfg(feature = "bypass")]
+mod planes;
 #[cfg(feature = "cuda")]
 pub mod registered;
 pub mod renewed;
@@ -19,6 +21,8 @@ pub mod xdp;
 pub use fault::{Fault, FaultPlan};
 pub use memory::Memory;
 pub use pcap::{Pace, Pcap};
+#[cfg(feature = "bypass")]
+pub use planes::Planes;
 #[cfg(feature = "cuda")]
 pub use registered::Registered;
 pub use renewed::Renewed;

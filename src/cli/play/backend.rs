@@ -1,22 +1,20 @@
 //! Which receiver is used, and why no other: `--backend`.
 
+mod rivermax;
+
 use super::{Args, CaptureClock, HOLD, Pace, report};
 use clap::ValueEnum;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::Layout;
-#[cfg(feature = "rivermax")]
-use gdmedia::format::Output;
 use gdmedia::gpu::Gpu;
-#[cfg(all(feature = "cuda", feature = "rivermax"))]
+#[cfg(all(feature = "cuda", feature = "bypass"))]
 use gdmedia::mem::Device;
 use gdmedia::mem::Host;
-#[cfg(feature = "rivermax")]
-use gdmedia::rx::rivermax::{self, Rivermax, Split};
 use gdmedia::rx::{Receiver, fault, pcap, renewed, socket, tap, xdp};
 use gdmedia::sdp::{Flow, Video};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-#[cfg(feature = "rivermax")]
+#[cfg(feature = "bypass")]
 use std::sync::atomic::Ordering;
 
 /// Where packets come from.
@@ -32,6 +30,20 @@ pub enum Backend {
     Rivermax,
 }
 
+/// Opens the receiver of so many legs, the first ones; `gpu`: frames are to be unpacked there. What it had to do without is
+/// added to the list.
+type Open = fn(Inputs<'_>, usize, Option<&Arc<Gpu>>, &mut Vec<Passed>) -> Result<Receiving>;
+
+/// Those that go round the kernel and may write into memory of the GPU, in the order in which `auto` tries them.
+const BYPASS: [(Backend, &str, Open); 1] =
+    [(Backend::Rivermax, "rivermax", |inputs, legs, gpu, passed| inputs.rivermax(legs, gpu, passed))];
+
+impl Backend {
+    fn is_bypass(self) -> bool {
+        BYPASS.iter().any(|one| one.0 == self)
+    }
+}
+
 /// A receiver of the CPU.
 pub type HostReceiver = Box<dyn Receiver<Mem = Host>>;
 
@@ -39,7 +51,7 @@ pub type HostReceiver = Box<dyn Receiver<Mem = Host>>;
 pub enum Receiving {
     Host(HostReceiver),
     /// In memory of the GPU.
-    #[cfg(all(feature = "cuda", feature = "rivermax"))]
+    #[cfg(all(feature = "cuda", feature = "bypass"))]
     Device(Box<dyn Receiver<Mem = Device>>),
 }
 
@@ -77,7 +89,7 @@ pub struct Inputs<'a> {
     #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub layout: &'a Layout,
     /// The run is to end.
-    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
+    #[cfg_attr(not(feature = "bypass"), allow(dead_code))]
     pub stop: &'a AtomicBool,
 }
 
@@ -108,7 +120,7 @@ impl Inputs<'_> {
             return Ok(Opened::one(Receiving::Host(self.wrapped(Box::new(capture))?), Vec::new()));
         }
         // A word that nobody knows is no reason to receive otherwise.
-        self.check_words()?;
+        self.check_rivermax()?;
         let mut passed = Vec::new();
         let legs = self.receivers()?;
         let mut all = Vec::new();
@@ -124,7 +136,7 @@ impl Inputs<'_> {
         };
         let more = all.map(|receiver| match receiver {
             Receiving::Host(receiver) => Ok(receiver),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Receiving::Device(_) => Err(Error::new(Kind::Internal, "a second receiver in memory of the GPU")),
         });
         Ok(Opened {
@@ -145,7 +157,7 @@ impl Inputs<'_> {
     /// each interface has one, so that one that vanishes is no other's business.
     ///
     /// # Errors
-    /// What is asked for needs one receiver for all legs, or Rivermax is not to have the first ones.
+    /// What is asked for needs one receiver for all legs, or one that goes round the kernel is not to have the first ones.
     fn receivers(self) -> Result<Vec<(usize, Backend)>> {
         let alone = self.args.tap.as_ref().map(|_| "--tap").or(self.args.fault.as_ref().map(|_| "--fault"));
         let interface = |leg: usize| self.args.interface.get(leg).or(self.args.interface.last());
@@ -165,13 +177,14 @@ impl Inputs<'_> {
                 .cure(format!("name one backend for all legs, or leave {option} out")));
         }
         let first_ones = list.iter().take_while(|leg| leg.0 == 0).count();
-        if list
-            .iter()
-            .skip(first_ones)
-            .any(|leg| leg.1 == Backend::Rivermax || leg.0 == 0 && list[0].1 == Backend::Auto)
-        {
-            return Err(Error::new(Kind::Usage, "Rivermax can take the first legs only, beside another backend")
-                .cure("name it first: --backend rivermax,socket; or take socket or xdp"));
+        let later = |leg: &&(usize, Backend)| leg.1.is_bypass() || leg.0 == 0 && list[0].1 == Backend::Auto;
+        if let Some(leg) = list.iter().skip(first_ones).find(later) {
+            let name = BYPASS.iter().find(|one| one.0 == leg.1).map_or("rivermax", |one| one.1);
+            return Err(Error::new(
+                Kind::Usage,
+                format!("{name} can take the first legs only, beside another backend"),
+            )
+            .cure(format!("name it first: --backend {name},socket; or take socket or xdp")));
         }
         Ok(list)
     }
@@ -188,11 +201,14 @@ impl Inputs<'_> {
         if backend == Backend::Xdp {
             return Ok(Receiving::Host(self.wrapped(self.xdp(gpu.is_some())?)?));
         }
-        if leg == 0 && backend != Backend::Socket {
-            match self.rivermax(count, gpu, passed) {
+        for (one, name, open) in BYPASS {
+            if leg > 0 || !(backend == one || backend == Backend::Auto) {
+                continue;
+            }
+            match open(self, count, gpu, passed) {
                 Ok(receiver) => return Ok(receiver),
-                Err(error) if backend == Backend::Rivermax => return Err(error),
-                Err(error) => passed.push(Passed { backend: "rivermax", reason: error.in_one_line() }),
+                Err(error) if backend == one => return Err(error),
+                Err(error) => passed.push(Passed { backend: name, reason: error.in_one_line() }),
             }
         }
         if backend == Backend::Auto {
@@ -253,101 +269,25 @@ impl Inputs<'_> {
     }
 }
 
-#[cfg(not(feature = "rivermax"))]
+/// What those that go round the kernel share.
+#[cfg(feature = "bypass")]
 impl Inputs<'_> {
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    fn check_words(self) -> Result<()> {
-        Ok(())
-    }
-
-    #[allow(clippy::unused_self)]
-    fn rivermax(self, _legs: usize, _gpu: Option<&Arc<Gpu>>, _passed: &mut Vec<Passed>) -> Result<Receiving> {
-        Err(Error::new(Kind::Unavailable, "this gdmedia was built without Rivermax")
-            .cure("install the SDK and build with: cargo build --release --features rivermax (docs/rivermax.md)"))
-    }
-
-    /// What takes the place of a receiver in memory of the GPU, when the GPU cannot be used after all.
-    #[allow(clippy::unused_self)]
-    pub fn in_host(self, receiver: Receiving, _passed: &mut Vec<Passed>) -> Result<HostReceiver> {
-        let Receiving::Host(receiver) = receiver;
-        Ok(receiver)
-    }
-}
-
-#[cfg(feature = "rivermax")]
-impl Inputs<'_> {
-    fn options(self) -> Result<rivermax::Options> {
-        let mut options = rivermax::Options {
-            interfaces: self.args.interface.clone(),
-            max_octets: self.max_octets(),
-            payload_type: self.flow.payload_type,
-            rate: report::packet_rate(self.flow, self.video),
-            utc_offset_s: self.args.utc_offset,
-            windows: self.may_be_windows().then_some(self.layout.wire),
-            ..rivermax::Options::default()
-        };
-        options.change(self.args.rivermax.as_deref().unwrap_or_default())?;
-        Ok(options)
-    }
-
-    fn check_words(self) -> Result<()> {
-        self.options().map(drop)
-    }
-
     fn goes_on(self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Frames are wanted as they come, and by nobody who keeps them.
-    fn may_be_windows(self) -> bool {
-        let args = self.args;
-        let kept = args.sink.is_some() || args.snapshot.is_some() || args.export.is_some();
-        self.layout.output == Output::Wire && !kept && (args.headless || args.out.is_some())
-    }
-
-    /// Of the first `legs` legs.
-    fn rivermax(self, legs: usize, gpu: Option<&Arc<Gpu>>, passed: &mut Vec<Passed>) -> Result<Receiving> {
-        let options = self.options()?;
-        let all = legs == self.flow.legs.len();
-        let legs = self.flow.legs.get(..legs).unwrap_or_default();
-        if self.backend(0) == Backend::Auto {
-            // What is for tests is taken where a test asks for it.
-            if cfg!(feature = "rivermax-stand-in") && std::env::var_os("RIVERMAX_STAND_IN").is_none() {
-                return Err(Error::new(Kind::Unavailable, "this gdmedia was built with its stand-in, for tests only"));
-            }
-        }
-        let usable = legs.iter().enumerate().map(|(number, leg)| {
-            let named = self.args.interface.get(number).or(self.args.interface.last());
-            rivermax::usable(named.map(String::as_str), leg.destination, &options)
-        });
-        // Held until one of the receivers below is open.
-        let _usable = usable.collect::<Result<Vec<_>>>()?;
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = gpu {
-            let opened = match all {
-                true => self.in_device(&options, gpu),
-                false => Err(Error::new(Kind::Unavailable, "a leg comes by another backend")),
-            };
-            match opened {
-                Ok(receiver) => return Ok(Receiving::Device(receiver)),
-                Err(error) => passed.push(Passed { backend: "rivermax into the GPU", reason: error.in_one_line() }),
-            }
-        }
-        let _ = (passed, all);
-        // A GPU reads packets that lie whole in one plane.
-        let split = if gpu.is_some() { Split::None } else { options.split };
-        let options = rivermax::Options { split, ..options };
-        let receiver = Rivermax::<Host>::open_while(&options, legs, &(), &|| self.goes_on())?;
-        Ok(Receiving::Host(self.wrapped(Box::new(receiver))?))
-    }
-
+    /// A receiver that writes into memory of the GPU, by `open`.
+    ///
+    /// # Errors
+    /// The CPU is to read or to write octets, which it cannot there; or as of `open`.
     #[cfg(feature = "cuda")]
-    fn in_device(self, options: &rivermax::Options, gpu: &Arc<Gpu>) -> Result<Box<dyn Receiver<Mem = Device>>> {
+    fn in_device<R: Receiver<Mem = Device> + 'static>(
+        self,
+        gpu: &Gpu,
+        open: impl FnOnce() -> Result<R>,
+    ) -> Result<Box<dyn Receiver<Mem = Device>>> {
         if self.args.tap.is_some() {
             return Err(Error::new(Kind::Unavailable, "--tap records octets, which the CPU cannot read there"));
-        }
-        if options.split == Split::None {
-            return Err(Error::new(Kind::Unavailable, "--rivermax split=none leaves packets in memory of the host"));
         }
         let plan = self.args.fault.as_deref().map(fault::FaultPlan::named).transpose()?;
         if plan.as_ref().is_some_and(fault::FaultPlan::alters) {
@@ -356,21 +296,24 @@ impl Inputs<'_> {
         if let Some(mib) = self.args.gpu_memory {
             gpu.budget().set_limit(mib.saturating_mul(1 << 20));
         }
-        let receiver = Rivermax::<Device>::open_while(options, &self.flow.legs, gpu, &|| self.goes_on())?;
+        let receiver = open()?;
         match plan {
             Some(plan) => Ok(Box::new(fault::Fault::unaltered(receiver, plan)?)),
             None => Ok(Box::new(receiver)),
         }
     }
+}
 
+impl Inputs<'_> {
     /// What takes the place of a receiver in memory of the GPU, when the GPU cannot be used after all.
     ///
     /// # Errors
     /// As of [`Inputs::open`].
     pub fn in_host(self, receiver: Receiving, passed: &mut Vec<Passed>) -> Result<HostReceiver> {
+        let _ = &passed;
         match receiver {
             Receiving::Host(receiver) => Ok(receiver),
-            #[cfg(feature = "cuda")]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             receiver @ Receiving::Device(_) => {
                 drop(receiver);
                 let opened = self.open(None)?;

@@ -63,11 +63,11 @@ enum Kind {
     #[cfg(feature = "cuda")]
     Gpu(Box<GpuPipeline>),
     /// The ring lies in memory of the GPU, which nothing can take the place of.
-    #[cfg(all(feature = "cuda", feature = "rivermax"))]
+    #[cfg(all(feature = "cuda", feature = "bypass"))]
     Direct(Box<DirectPipeline>),
 }
 
-#[cfg(all(feature = "cuda", feature = "rivermax"))]
+#[cfg(all(feature = "cuda", feature = "bypass"))]
 type DirectPipeline = GpuPipeline<Box<dyn Receiver<Mem = Device>>>;
 
 /// Finds the GPU that the options ask for.
@@ -241,7 +241,7 @@ impl Engine {
             Kind::Cpu(pipeline) => pipeline.meter(flow, source, rules),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => pipeline.meter(flow, source, rules),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(pipeline) => pipeline.meter(flow, source, rules),
         }
     }
@@ -271,14 +271,10 @@ impl Engine {
                 pipeline.compare_legs(payload_type, numbers);
                 pipeline.receivers().any(|receiver| is_shared(receiver.ring()))
             }
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(_) => {
                 let what = "payload lies in memory of the GPU, which the CPU cannot read";
-                return refused(
-                    error::Kind::Unavailable,
-                    what,
-                    "receive into memory of the host: --rivermax split=none",
-                );
+                return refused(error::Kind::Unavailable, what, "receive into memory of the host: --gpu off");
             }
         };
         match shared {
@@ -300,7 +296,7 @@ impl Engine {
                 Some(device) => add_on_gpu(pipeline, device, receiver).map_err(|(error, _)| error),
                 None => Err(Error::new(error::Kind::Internal, "a GPU that is not known")),
             },
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(_) => Err(Error::new(error::Kind::Internal, "a second receiver in memory of the GPU")),
         }
     }
@@ -345,7 +341,7 @@ impl Engine {
                 Kind::Cpu(pipeline) => pipeline.discard(),
                 #[cfg(feature = "cuda")]
                 Kind::Gpu(pipeline) => pipeline.discard(),
-                #[cfg(all(feature = "cuda", feature = "rivermax"))]
+                #[cfg(all(feature = "cuda", feature = "bypass"))]
                 Kind::Direct(pipeline) => pipeline.discard(),
             }
         }
@@ -358,7 +354,7 @@ impl Engine {
             Kind::Cpu(pipeline) => pipeline.receivers_mut().nth(receiver).map(|r| r.join(number, leg)),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => pipeline.receivers_mut().nth(receiver).map(|r| r.join(number, leg)),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(pipeline) => pipeline.receivers_mut().nth(receiver).map(|r| r.join(number, leg)),
         };
         joined.unwrap_or(Ok(()))
@@ -369,7 +365,7 @@ impl Engine {
             Kind::Cpu(pipeline) => pipeline.receivers().map(Receiver::caps).collect(),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => pipeline.receivers().map(Receiver::caps).collect(),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(pipeline) => pipeline.receivers().map(Receiver::caps).collect(),
         }
     }
@@ -395,7 +391,7 @@ impl Engine {
             Kind::Cpu(pipeline) => pipeline.memory(),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => pipeline.memory(),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(pipeline) => pipeline.memory(),
         }
     }
@@ -417,7 +413,7 @@ impl Engine {
             Kind::Cpu(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(pipeline) => (pipeline.kernel_name(), pipeline.describe_kernel()),
         }
     }
@@ -428,7 +424,7 @@ impl Engine {
         let _ = (run, sinks);
         match self.kind {
             Kind::Cpu(pipeline) => pipeline,
-            #[cfg(all(feature = "cuda", feature = "rivermax"))]
+            #[cfg(all(feature = "cuda", feature = "bypass"))]
             Kind::Direct(pipeline) => pipeline,
             #[cfg(feature = "cuda")]
             Kind::Gpu(pipeline) if run.args.needs_gpu() || sinks.need_gpu() => pipeline,
@@ -459,7 +455,7 @@ impl Kind {
         match self {
             Kind::Cpu(pipeline) => pipeline.observe(observe),
             Kind::Gpu(pipeline) => pipeline.observe(observe),
-            #[cfg(feature = "rivermax")]
+            #[cfg(feature = "bypass")]
             Kind::Direct(pipeline) => pipeline.observe(observe),
         }
     }
@@ -467,7 +463,7 @@ impl Kind {
         match self {
             Kind::Cpu(pipeline) => in_host(pipeline.into_receivers()),
             Kind::Gpu(pipeline) => in_host(unregistered(*pipeline)),
-            #[cfg(feature = "rivermax")]
+            #[cfg(feature = "bypass")]
             Kind::Direct(pipeline) => (Receiving::Device(pipeline.into_receivers().remove(0)), Vec::new()),
         }
     }
@@ -554,7 +550,7 @@ fn gpu_pipeline(
             }
             Err(Refused { error, receiver }) => Err(Refused { error, receiver: (Receiving::Host(receiver), more) }),
         },
-        #[cfg(feature = "rivermax")]
+        #[cfg(feature = "bypass")]
         Receiving::Device(receiver) => {
             match GpuPipeline::over(receiver, run.flow, gpu, settings, options, None, deliver) {
                 Ok((pipeline, frames)) => Ok((Kind::Direct(Box::new(pipeline)), frames.slab().clone())),

@@ -14,12 +14,11 @@ mod leg;
 mod look;
 mod open;
 mod options;
-mod planes;
 mod probe;
 mod shape;
 
+pub use super::planes::Planes;
 pub use options::{Options, Order, Split, Stamps};
-pub use planes::Planes;
 /// The library's calls, and the controls of its stand-in.
 #[cfg(feature = "rivermax-stand-in")]
 pub use rivermax_sys as library;

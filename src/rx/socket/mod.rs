@@ -14,7 +14,7 @@ pub(super) mod open;
 pub(super) mod stamps;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
-#[cfg(feature = "rivermax")]
+#[cfg(feature = "bypass")]
 pub(in crate::rx) use open::member;
 pub(crate) use open::{igmp_version, payload_held};
 

@@ -142,7 +142,7 @@ fn bound(
 
 /// Joins the group of `leg` on `interface` and receives nothing: for those who get its packets in another way. The group
 /// is left when the socket is dropped; no socket where the leg is no group.
-#[cfg(feature = "rivermax")]
+#[cfg(feature = "bypass")]
 pub(in crate::rx) fn member(
     leg: &Leg,
     interface: &Interface,
