@@ -36,7 +36,7 @@ preview:
 # Tests come last: the run ends with their summary.
 test: setup check docs fuzz sanitize build examples
 	$(CARGO) test $(RIVERMAX)
-	$(CARGO) test --no-default-features --locked --bins --test cli_play
+	GDMEDIA_PROGRAM=target/gdmedia-bare $(CUDA) $(CARGO) test --locked $(ALL) --test cli_play
 	$(CUDA) $(CARGO) test --workspace --locked $(ALL)
 
 check:
@@ -53,8 +53,11 @@ docs:
 	RUSTDOCFLAGS="-D warnings" $(CUDA) $(CARGO) doc --workspace --no-deps --locked $(ALL)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(RIVERMAX) --no-deps
 
-# All at once, so that both halves of a machine have something to do.
+# All at once, so that both halves of a machine have something to do. The program without any feature first, for the tests
+# of its command line, which show small pictures only.
 build:
+	$(CARGO) build --locked --no-default-features --bin gdmedia --config 'profile.dev.package.gdmedia-convert.opt-level=0'
+	install target/debug/gdmedia target/gdmedia-bare
 	$(CUDA) $(CARGO) test --no-run --workspace --locked $(ALL)
 
 # The stand-in's C and what calls it, under the address sanitizer, whose flags stable hides.

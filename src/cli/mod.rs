@@ -22,10 +22,27 @@ mod xdp_helper;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use std::sync::LazyLock;
+
+/// What `--version` says: with what it was built, which says which backends and sinks there may be.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = [
+        ("cuda", cfg!(feature = "cuda")),
+        ("daemon", cfg!(feature = "daemon")),
+        ("gst", cfg!(feature = "gst")),
+        ("preview", cfg!(feature = "preview")),
+        ("rivermax", cfg!(feature = "rivermax")),
+        ("rivermax-stand-in", cfg!(feature = "rivermax-stand-in")),
+    ];
+    let names: Vec<&str> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+    format!("{}\nfeatures: {names}", env!("CARGO_PKG_VERSION"))
+});
 
 /// Receives SMPTE ST 2110 and shows, writes or counts it. `gdmedia --sdp FILE` is short for `gdmedia play FILE`.
 #[derive(Parser)]
-#[command(name = "gdmedia", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(name = "gdmedia", version, long_version = LONG_VERSION.as_str())]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,

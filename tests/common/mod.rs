@@ -30,8 +30,19 @@ impl Output {
     }
 }
 
+/// The program that these tests were built with, or the one that `GDMEDIA_PROGRAM` names: a build with other features.
 pub fn program() -> &'static str {
-    env!("CARGO_BIN_EXE_gdmedia")
+    static PROGRAM: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+        std::env::var("GDMEDIA_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_gdmedia").into())
+    });
+    &PROGRAM
+}
+
+/// The program was built with a feature.
+pub fn has_feature(name: &str) -> bool {
+    let version = gdmedia(&["--version"]).stdout;
+    let features = version.lines().find_map(|line| line.strip_prefix("features: ")).expect("a line of features");
+    features.split(", ").any(|feature| feature == name)
 }
 
 /// Runs the program without a display.
