@@ -255,9 +255,11 @@ int32_t gdm_verbs_event(struct gdm_device *device, int32_t *event, int32_t *port
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_WQ_FATAL:
 		*event = GDM_EVENT_QUEUE;
+		break;
+	case IBV_EVENT_CQ_ERR:
+		*event = GDM_EVENT_COMPLETIONS;
 		break;
 	default:
 		*event = GDM_EVENT_OTHER;

@@ -80,7 +80,8 @@ struct gdm_rule {
 };
 
 /* What happened to a device. */
-enum { GDM_EVENT_OTHER = 0, GDM_EVENT_REMOVED = 1, GDM_EVENT_PORT_DOWN = 2, GDM_EVENT_PORT_UP = 3, GDM_EVENT_QUEUE = 4 };
+enum { GDM_EVENT_OTHER = 0, GDM_EVENT_REMOVED = 1, GDM_EVENT_PORT_DOWN = 2, GDM_EVENT_PORT_UP = 3, GDM_EVENT_QUEUE = 4,
+       GDM_EVENT_COMPLETIONS = 5 };
 
 /* A library stays for good: providers that it has loaded cannot be unloaded. */
 struct gdm_library *gdm_verbs_load(const char *path, struct gdm_failure *why);
