@@ -292,6 +292,7 @@ impl Inputs<'_> {
 /// What those that go round the kernel share.
 #[cfg(feature = "bypass")]
 impl Inputs<'_> {
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     fn goes_on(self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }

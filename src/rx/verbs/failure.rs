@@ -60,13 +60,19 @@ fn judge(call: &str, error: i32) -> (Kind, &'static str, &'static str) {
             "the device cannot write to this dma-buf",
             "use Linux 5.12 or later with rdma-core 34 or later, mlx5_ib, and NVIDIA's open kernel modules",
         ),
-        ("ibv_create_qp" | "ibv_create_wq", ENOTSUP | ENOSYS) => {
-            (no, "the device takes no raw packets", "use a ConnectX card (mlx5), or receive with --backend xdp or socket")
+        ("ibv_create_qp" | "ibv_create_wq", ENOTSUP | ENOSYS) => (
+            no,
+            "the device takes no raw packets",
+            "use a ConnectX card (mlx5), or receive with --backend xdp or socket",
+        ),
+        ("ibv_create_flow", ENOTSUP | ENOSYS) => (
+            no,
+            "the device does not steer flows",
+            "use a ConnectX card (mlx5), and let mlx4_core steer flows (log_num_mgm_entry_size=-1)",
+        ),
+        ("ibv_create_flow", ENOMEM) => {
+            (no, "the device has no room for one more rule", "end other receivers at this port")
         }
-        ("ibv_create_flow", ENOTSUP | ENOSYS) => {
-            (no, "the device does not steer flows", "use a ConnectX card (mlx5), and let mlx4_core steer flows (log_num_mgm_entry_size=-1)")
-        }
-        ("ibv_create_flow", ENOMEM) => (no, "the device has no room for one more rule", "end other receivers at this port"),
         (_, ENOMEM) => (
             no,
             "no memory for it",

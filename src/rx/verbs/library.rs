@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::mem::{Region, Space};
+use crate::rx::socket::MAX_LEGS;
 use std::any::Any;
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -10,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -341,9 +343,8 @@ impl Device {
     ) -> Answer<Arc<Memory>> {
         let (fd, address) = (fd.as_raw_fd(), plane.as_ptr() as u64);
         // SAFETY: the descriptor is open; as above.
-        let raw = call(|why| unsafe {
-            raw::gdm_verbs_register_dmabuf(self.raw.as_ptr(), fd, octets as u64, address, why)
-        })?;
+        let raw =
+            call(|why| unsafe { raw::gdm_verbs_register_dmabuf(self.raw.as_ptr(), fd, octets as u64, address, why) })?;
         Ok(Arc::new(Memory { raw, _device: self.clone(), _owner: plane.owner() }))
     }
 }
@@ -390,12 +391,7 @@ pub struct Plane {
 
 impl Plane {
     fn raw(&self) -> raw::Plane {
-        raw::Plane {
-            memory: self.memory.raw.as_ptr(),
-            start: self.start,
-            stride: self.stride,
-            octets: self.octets,
-        }
+        raw::Plane { memory: self.memory.raw.as_ptr(), start: self.start, stride: self.stride, octets: self.octets }
     }
 }
 
@@ -455,8 +451,7 @@ impl Queue {
     pub unsafe fn post(&mut self, slots: &[u32]) -> (usize, i32) {
         let mut error = 0;
         // SAFETY: reads so many numbers; what they name is promised by the caller.
-        let posted =
-            unsafe { raw::gdm_verbs_post(self.raw.as_ptr(), slots.as_ptr(), slots.len() as u32, &mut error) };
+        let posted = unsafe { raw::gdm_verbs_post(self.raw.as_ptr(), slots.as_ptr(), slots.len() as u32, &mut error) };
         (posted as usize, error)
     }
     /// Takes what is complete; how many.
@@ -513,6 +508,21 @@ impl Drop for Flow {
         // SAFETY: made by `attach`, ended once. Of a device that has gone it fails, and there is nothing left to end.
         let _ = unsafe { raw::gdm_verbs_detach(self.0.as_ptr()) };
     }
+}
+
+/// Waits until one of them is readable, at most so long.
+pub fn wait(fds: &[RawFd; MAX_LEGS], at_most: Duration) {
+    let mut list = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // Rounded up: half a millisecond is no spinning.
+    let milliseconds = i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+    // SAFETY: the list is an array of this length; negative descriptors are left out.
+    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, milliseconds) };
+}
+
+/// The program has rights that whoever starts it has not: file capabilities, setuid, setgid.
+pub fn has_rights_of_its_own() -> bool {
+    // SAFETY: reads a number that the kernel gave the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 #[cfg(test)]

@@ -83,13 +83,8 @@ mod tests {
     use std::net::IpAddr;
 
     fn leg(vlan: u16) -> Wanted {
-        let leg = Leg {
-            destination: [239, 1, 2, 3].into(),
-            port: 5004,
-            sources: SourceFilter::Any,
-            ttl: None,
-            mid: None,
-        };
+        let leg =
+            Leg { destination: [239, 1, 2, 3].into(), port: 5004, sources: SourceFilter::Any, ttl: None, mid: None };
         Wanted::new(&leg, vlan)
     }
 
@@ -112,7 +107,8 @@ mod tests {
     fn a_packet_begins_behind_its_headers() {
         let any = SourceFilter::Any;
         let whole = frame(None, &rtp(0x80, 1200));
-        let found = |frame: &[u8], cut: usize, vlan| sort(&frame[..cut.min(frame.len())], frame.len(), &leg(vlan), &any);
+        let found =
+            |frame: &[u8], cut: usize, vlan| sort(&frame[..cut.min(frame.len())], frame.len(), &leg(vlan), &any);
         let wanted = |at, octets, deep| Sorted::Wanted(Found { at, octets, summed: true, deep });
         assert_eq!(found(&whole, 5000, 0), wanted(42, 1200, false));
         assert_eq!(found(&whole, 74, 0), wanted(42, 1200, false));

@@ -46,7 +46,9 @@ fn copied<M: CpuAccess<Head = M>>(ring: &mut SplitRing<M>, shape: &Shape, slot: 
     // As long as a slot's rest, which is short.
     let mut octets = [0; super::ring::SPILL as usize];
     let Some(octets) = octets.get_mut(..usize::from(more)) else { return 0 };
-    let Some(source) = ring.body_plane().and_then(|body| body.as_slice().get(from..from + octets.len())) else { return 0 };
+    let Some(source) = ring.body_plane().and_then(|body| body.as_slice().get(from..from + octets.len())) else {
+        return 0;
+    };
     octets.copy_from_slice(source);
     let Some(target) = ring.head_plane_mut().as_mut_slice().get_mut(to..to + octets.len()) else { return 0 };
     target.copy_from_slice(octets);

@@ -44,9 +44,11 @@ fn interfaces(sysfs: &Path, device: &str) -> Vec<(String, u8)> {
         list.push((name, number.filter(|n| *n < PORTS).map_or(1, |n| n + 1)));
     }
     let mut seen = Vec::new();
-    list.retain(|(name, _)| !seen.contains(name) && {
-        seen.push(name.clone());
-        true
+    list.retain(|(name, _)| {
+        !seen.contains(name) && {
+            seen.push(name.clone());
+            true
+        }
     });
     list
 }
@@ -129,7 +131,10 @@ mod tests {
         let text = of("ib0").unwrap_err().to_string();
         assert!(text.contains("port 1 of mlx5_2 is InfiniBand") && text.contains("cure"), "{text}");
         let text = of("eth0").unwrap_err().to_string();
-        assert!(text.contains("interface eth0 (found: mlx4_0 with ens2d1, mlx5_2 with ib0, mlx5_bond_0 with bond0)"), "{text}");
+        assert!(
+            text.contains("interface eth0 (found: mlx4_0 with ens2d1, mlx5_2 with ib0, mlx5_bond_0 with bond0)"),
+            "{text}"
+        );
     }
 
     #[test]

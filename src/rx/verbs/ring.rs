@@ -44,9 +44,8 @@ impl Shape {
             Cut::Auto => cut.then_some(*CUTS.end()),
             Cut::At(octets) => Some(octets),
         };
-        let too_much = |what: String| {
-            Error::new(Kind::Unavailable, what).cure("use a shorter ring (--verbs hold=…, capacity=…)")
-        };
+        let too_much =
+            |what: String| Error::new(Kind::Unavailable, what).cure("use a shorter ring (--verbs hold=…, capacity=…)");
         let short = |n: u32| u16::try_from(n).map_err(|_| too_much(format!("frames of {n} octets are too long")));
         let (head, body) = match head {
             // Rounded down: where a slot begins and ends is that of a line.
