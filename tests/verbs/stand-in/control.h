@@ -65,7 +65,7 @@ typedef struct stand_in_device {
                             * caller's network namespace (ENODEV: not there; EPERM: no CAP_NET_RAW). NULL: only a name for sysfs
                             * where `sysfs` is set, and no frames */
     const char *net;       /* name of the interface in sysfs, without its frames; NULL: that of `interface` */
-    const char *sysfs;     /* a folder for its files, made like /sys: class/infiniband/NAME/ (with ports/1/state,
+    const char *sysfs;     /* a folder (it is made) for its files, like those of /sys: class/infiniband/NAME/ (with ports/1/state,
                             * ports/1/hw_counters/out_of_buffer, device/net/INTERFACE, ...), class/net/INTERFACE/device,
                             * class/infiniband_verbs/uverbsN. ibdev_path and dev_path of the device lie there. NULL: none, and
                             * they are those below /sys */
@@ -74,7 +74,8 @@ typedef struct stand_in_device {
     uint32_t max_sge;      /* 30 */
     uint32_t max_cqe;      /* 4194303 */
     uint32_t max_flows;    /* 65536; beyond: ENOMEM */
-    uint32_t mtu;          /* of the port, octets: 1500. Frames longer by more than 18 octets do not arrive (counted: oversize) */
+    uint32_t mtu;          /* of the port, octets: that of `interface`, else 1500. Frames longer by more than 18 octets do not arrive (counted:
+                            * oversize) */
     uint32_t vendor_id;    /* 0x02c9: Mellanox */
     uint32_t vendor_part_id; /* 4125: ConnectX-6 Dx */
     uint64_t memlock;      /* octets of ordinary memory that can be registered; beyond: ENOMEM. 0: as many as wanted */
