@@ -1,7 +1,9 @@
 //! Whether ibverbs receives, and into which memory.
 
 use super::{Inputs, Passed, Receiving};
-use gdmedia::error::{Error, Kind, Result};
+use gdmedia::error::Result;
+#[cfg(any(feature = "cuda", not(feature = "verbs")))]
+use gdmedia::error::{Error, Kind};
 use gdmedia::gpu::Gpu;
 #[cfg(all(feature = "cuda", feature = "verbs"))]
 use gdmedia::mem::Device;
