@@ -60,11 +60,16 @@ stand_in_counts counts(const char *name);
 /* A UDP datagram to 239.1.1.`group`, port `port`, with `payload` octets that count up; how long the frame is. */
 size_t datagram(uint8_t frame[2048], uint8_t group, uint16_t port, size_t payload);
 
+/* So many such datagrams of 100 octets to group 1, port 5004, a millisecond apart from 1970 + 7.000005 s on. */
+void write_capture(const char *path, uint32_t frames);
+
 void check_devices(void);
 void check_memory(void);
 void check_receiving(void);
 void check_rules(void);
 void check_failures(void);
 void check_sources(void);
+void check_gpu(void);
+void check_threads(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* Devices, their properties, the environment, and memory. */
 #include "check.h"
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -58,7 +59,7 @@ static void refusals(void)
     remove_card("refuse0");
 }
 
-/* Two of them, as the variable at the head of main says. */
+/* As check_devices sets the variable: the library reads it once. */
 static void environment(void)
 {
     struct ibv_context *context = open_card("env0");
@@ -81,10 +82,32 @@ static void environment(void)
     remove_card("env1");
 }
 
+/* Played when the first rule is there, and only once. */
+static void capture_of_environment(void)
+{
+    for (int time = 0; time < 2; time++) {
+        struct receiver r = open_receiver("env2", 0);
+        for (uint64_t at = 0; at < ENTRIES; at++) IS(post_entry(&r, at), 0);
+        CHECK((r.flow = udp_rule(r.qp, "239.1.1.1", 5004, 0)));
+        for (int ms = 0; ms < (time ? 30 : 5000) && counts("env2").arrived < (time ? 6 : 5); ms++) poll(NULL, 0, 1);
+        IS(counts("env2").delivered, 5);
+        close_receiver(&r);
+    }
+    remove_card("env2");
+}
+
 void check_devices(void)
 {
-    setenv("VERBS_STAND_IN", "env0 max-qp-wr=512 port-down fail=ibv_alloc_pd:12; env1 no-wallclock", 1);
+    char capture[] = "/tmp/verbs-stand-in-XXXXXX", variable[256];
+    int fd = mkstemp(capture);
+    CHECK(fd >= 0);
+    close(fd);
+    write_capture(capture, 5);
+    snprintf(variable, sizeof variable, "env0 max-qp-wr=512 port-down fail=ibv_alloc_pd:12; env1 no-wallclock;env2 capture=%s", capture);
+    setenv("VERBS_STAND_IN", variable, 1);
     environment();
+    capture_of_environment();
+    IS(unlink(capture), 0);
     properties();
     refusals();
 }

@@ -37,18 +37,7 @@ static void files_and_capture(void)
     check_file(root, "class/net/ens1/device/infiniband/file0/ports/1/link_layer", "Ethernet\n");
     check_file(root, "class/net/ens1/device/vendor", "0x15b3\n");
 
-    uint8_t frame[2048];
-    size_t length = datagram(frame, 1, 5004, 100);
-    FILE *file = fopen(capture, "wbe");
-    CHECK(file);
-    const uint32_t head[6] = {0xa1b2c3d4, 2 | 4 << 16, 0, 0, 65535, 1}, packet[4] = {7, 5, (uint32_t)length, (uint32_t)length};
-    fwrite(head, sizeof head, 1, file);
-    for (int i = 0; i < 3; i++) {
-        fwrite(packet, sizeof packet, 1, file);
-        fwrite(frame, length, 1, file);
-    }
-    fclose(file);
-
+    write_capture(capture, 3);
     struct receiver r = open_receiver("file0", IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
     char path[300];
     snprintf(path, sizeof path, "%s/class/infiniband/file0", root);
