@@ -172,6 +172,7 @@ int main(void)
     check_rules();
     check_failures();
     check_sources();
+    check_veth();
     check_gpu();
     check_threads();
     puts("the stand-in is as the header wants it");

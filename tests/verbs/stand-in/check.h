@@ -69,6 +69,7 @@ void check_receiving(void);
 void check_rules(void);
 void check_failures(void);
 void check_sources(void);
+void check_veth(void);
 void check_gpu(void);
 void check_threads(void);
 

@@ -162,6 +162,10 @@ static void overrun(void)
     expect_event(r.context, IBV_EVENT_CQ_ERR, small);
     expect_event(r.context, IBV_EVENT_QP_FATAL, qp);
     IS(counts("bad3").overruns, 1);
+    struct ibv_wc wc[8];
+    IS(ibv_poll_cq(small, 8, wc), 7);
+    IS(post_entry(&r, 8), 0); /* would be given back, but nothing completes any more */
+    IS(ibv_poll_cq(small, 8, wc), 0);
     IS(ibv_destroy_flow(r.flow), 0);
     r.flow = NULL;
     IS(ibv_destroy_qp(qp), 0);
@@ -270,6 +274,17 @@ static void told(void)
     expect_event(r.context, IBV_EVENT_QP_FATAL, r.qp);
     IS(stand_in_overrun("bad7"), 0);
     expect_event(r.context, IBV_EVENT_CQ_ERR, r.cq);
+    /* An event that was not read goes with its queue. */
+    struct ibv_qp_init_attr attr = {.send_cq = r.cq, .recv_cq = r.cq, .qp_type = IBV_QPT_RAW_PACKET};
+    struct ibv_qp *qp = ibv_create_qp(r.pd, &attr);
+    CHECK(qp);
+    IS(stand_in_fatal("bad7"), 0);
+    expect_event(r.context, IBV_EVENT_QP_FATAL, qp);
+    IS(ibv_destroy_flow(r.flow), 0);
+    IS(ibv_destroy_qp(r.qp), 0);
+    no_event(r.context);
+    r.flow = NULL;
+    r.qp = qp;
     close_receiver(&r);
     remove_card("bad7");
 }

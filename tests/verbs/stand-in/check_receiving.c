@@ -72,7 +72,17 @@ static void starvation(void)
     IS(wc[2].wr_id, 2);
     IS(post_entry(&r, 8), 0);
     IS(stand_in_inject("rx1", frame, length, 0), 1);
-    close_receiver(&r); /* with completions that nobody has polled */
+    /* With completions that nobody has polled: they go with their queue. */
+    IS(counts("rx1").waiting, ENTRIES - 2);
+    struct ibv_qp_init_attr attr = {.send_cq = r.cq, .recv_cq = r.cq, .qp_type = IBV_QPT_RAW_PACKET,
+                                    .cap = {.max_recv_wr = 1, .max_recv_sge = 1}};
+    struct ibv_qp *other = ibv_create_qp(r.pd, &attr), *own = r.qp;
+    IS(ibv_destroy_flow(r.flow), 0);
+    r.flow = NULL;
+    IS(ibv_destroy_qp(own), 0);
+    IS(ibv_poll_cq(r.cq, 1, wc), 0);
+    r.qp = other;
+    close_receiver(&r);
     remove_card("rx1");
 }
 
@@ -138,8 +148,8 @@ static void events(void)
 
 static void clocks(void)
 {
-    /* 2000 ticks a microsecond from 1970 + 1 ns on, and a wall clock on TAI. */
-    const stand_in_device device = {.name = "rx4", .clock_khz = 2000000, .clock_origin_ns = 1, .clock_mask = 0xffffffff,
+    /* 2000 ticks a microsecond from 1970 + 1 ns on, a thousandth fast, and a wall clock on TAI. */
+    const stand_in_device device = {.name = "rx4", .clock_khz = 2000000, .clock_origin_ns = 1, .clock_mask = 0xffffffff, .clock_ppb = 1000000,
                                     .wall_ahead_ns = 37000000000};
     IS(stand_in_add(&device), 0);
     struct receiver r = open_receiver("rx4", BYTES | RAW | WALL);
@@ -150,7 +160,7 @@ static void clocks(void)
     IS(stand_in_inject("rx4", frame, datagram(frame, 1, 5004, 10), 37000000000 + 1 + 4000000000u), 1);
     IS(ibv_start_poll(r.ex, NULL), 0);
     IS(ibv_wc_read_completion_wallclock_ns(r.ex), 41000000001);
-    IS(ibv_wc_read_completion_ts(r.ex), 8000000000 & 0xffffffff);
+    IS(ibv_wc_read_completion_ts(r.ex), 8008000000 & 0xffffffff);
     ibv_end_poll(r.ex);
     close_receiver(&r);
     remove_card("rx4");

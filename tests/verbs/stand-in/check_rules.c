@@ -81,6 +81,12 @@ static void tags(void)
     IS(stand_in_rules("rule1", text, sizeof text), strlen(line));
     CHECK(!strcmp(text, line));
     IS(ibv_destroy_flow(r.flow), 0);
+    rule.eth.val.vlan_tag = 0; /* a tag for priority alone is a tag */
+    CHECK((r.flow = ibv_create_flow(r.qp, &rule.attr)));
+    CHECK(!takes(&r, frame, length));
+    tagged[15] = 0;
+    CHECK(takes(&r, tagged, length + 4));
+    IS(ibv_destroy_flow(r.flow), 0);
     CHECK((r.flow = udp_rule(r.qp, "239.1.1.1", 5004, 0)));
     CHECK(takes(&r, tagged, length + 4));
     CHECK(takes(&r, frame, length));
@@ -118,6 +124,11 @@ static void priorities(void)
     IS(stand_in_inject("rule2", frame, length, 0), 1);
     IS(ibv_poll_cq(a.cq, 2, wc), 0);
     IS(ibv_poll_cq(b.cq, 2, wc), 1); /* not for multicast alone: before all that are */
+    IS(ibv_destroy_flow(b.flow), 0);
+    /* Two that match, at the same priority: the older one. */
+    CHECK((b.flow = udp_rule(b.qp, "239.1.1.1", 0, 0)));
+    IS(stand_in_inject("rule2", frame, length, 0), 1);
+    IS(ibv_poll_cq(a.cq, 2, wc), 1);
     IS(ibv_destroy_flow(b.flow), 0);
     rule.attr.type = IBV_FLOW_ATTR_ALL_DEFAULT;
     rule.attr.num_of_specs = 0;

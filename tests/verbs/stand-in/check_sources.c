@@ -60,7 +60,7 @@ static void files_and_capture(void)
 /* The rest of each frame goes through a dma-buf: one that can be mapped, and one that the test knows. */
 static void dmabuf(void)
 {
-    enum { SIZE = 8192, AT = 4096, IOVA = 0x7000000 };
+    enum { SIZE = 8192, AT = 4096 + 512, IOVA = 0x7000000 + 512 };
     for (int known = 0; known < 2; known++) {
         add_card("dma0", 0);
         struct receiver r = open_receiver("dma0", 0);
@@ -69,7 +69,7 @@ static void dmabuf(void)
         uint8_t *mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), *own = calloc(1, SIZE);
         CHECK(mapped != MAP_FAILED && own);
         if (known) IS(stand_in_dmabuf(fd, own), 0);
-        struct ibv_mr *mr = ibv_reg_dmabuf_mr(r.pd, AT, AT, IOVA, fd, IBV_ACCESS_LOCAL_WRITE);
+        struct ibv_mr *mr = ibv_reg_dmabuf_mr(r.pd, AT, SIZE - AT, IOVA, fd, IBV_ACCESS_LOCAL_WRITE);
         CHECK(mr);
         IS(stand_in_dmabuf(fd, NULL), 0);
         close(fd);
@@ -91,6 +91,18 @@ static void dmabuf(void)
     }
 }
 
+/* Whether the datagram's checksum, which is there, is right (RFC 768): all of it with the pseudo header gives ones alone. */
+static bool checksum_is_right(const struct receiver *r, uint64_t slot, size_t length)
+{
+    uint8_t frame[HEAD + BODY + 1] = {0};
+    memcpy(frame, r->head + slot * HEAD, HEAD);
+    memcpy(frame + HEAD, r->body + slot * BODY, length - HEAD);
+    uint32_t sum = 17 + (uint32_t)length - 34;
+    for (size_t i = 26; i < length; i += 2) sum += (uint32_t)(frame[i] << 8 | frame[i + 1]);
+    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    return (frame[40] || frame[41]) && sum == 0xffff;
+}
+
 /* Waits for a completion; which, by the number in the payload's first octet. */
 static int next_payload(struct receiver *r)
 {
@@ -99,6 +111,7 @@ static int next_payload(struct receiver *r)
         if (ibv_poll_cq(r->cq, 1, &wc)) {
             IS(wc.status, IBV_WC_SUCCESS);
             CHECK(wc.wc_flags & IBV_WC_IP_CSUM_OK);
+            CHECK(checksum_is_right(r, wc.wr_id % ENTRIES, wc.byte_len));
             int first = r->head[wc.wr_id % ENTRIES * HEAD + 42];
             IS(post_entry(r, wc.wr_id), 0);
             return first;

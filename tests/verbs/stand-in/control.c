@@ -24,7 +24,8 @@ static const char *const names[CALLS] = {
     "ibv_create_wq",       "ibv_modify_wq",        "ibv_create_rwq_ind_table",
     "ibv_post_recv",       "ibv_post_wq_recv",     "ibv_create_flow",
     "ibv_destroy_flow",    "ibv_destroy_qp",       "ibv_destroy_cq",
-    "ibv_dealloc_pd",
+    "ibv_dealloc_pd",      "ibv_destroy_comp_channel", "ibv_destroy_wq",
+    "ibv_destroy_rwq_ind_table",
 };
 
 struct card *card_named(const char *name)

@@ -97,10 +97,10 @@ STAND_IN_EXPORT int stand_in_remove(const char *name);
 STAND_IN_EXPORT int stand_in_set_flags(const char *name, uint32_t flags);
 
 /* The next `times` calls of this name (as in verbs.h: "ibv_reg_mr") on the card fail with this errno and do nothing else;
- * times UINT32_MAX: all; 0: none. Names: all that make or change something, ibv_get_device_list (of every card: name NULL),
- * ibv_post_recv, ibv_poll_cq, ibv_start_poll, ibv_req_notify_cq and ibv_query_*. ibv_reg_mr is ibv_reg_mr_iova2 as well;
- * ibv_create_cq and ibv_create_cq_ex, ibv_post_recv and ibv_post_wq_recv, ibv_create_qp and ibv_create_qp_ex are two. 0, or ENODEV,
- * EINVAL (no such name). */
+ * times UINT32_MAX: all; 0: none. Names: every ibv_alloc_, ibv_create_, ibv_destroy_, ibv_dealloc_, ibv_dereg_, ibv_modify_ and
+ * ibv_query_ that the card has, ibv_open_device, ibv_reg_mr (ibv_reg_mr_iova2 as well), ibv_reg_dmabuf_mr, ibv_post_recv,
+ * ibv_post_wq_recv, ibv_poll_cq, ibv_start_poll, ibv_req_notify_cq, ibv_get_cq_event, and ibv_get_device_list (of all cards: the
+ * name does not count). 0, or ENODEV, EINVAL (no such call). */
 STAND_IN_EXPORT int stand_in_fail(const char *name, const char *call, int error, uint32_t times);
 
 /* A frame comes to the port, all of it before the call returns. `stamp_ns`: what the card's clock shows, in ns since 1970, as

@@ -170,11 +170,14 @@ STAND_IN_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
     struct channel *channel = container_of(ibv, struct channel, ibv);
     pthread_mutex_lock(&lock);
     struct card *card = card_of(ibv->context);
-    bool busy = ibv->refcnt;
-    if (busy) misuse(card, "ibv_destroy_comp_channel under %d completion queues", ibv->refcnt);
-    else card->counts.channels--;
+    int error = refused(card, NULL, CALL_DESTROY_COMP_CHANNEL);
+    if (!error && ibv->refcnt) {
+        misuse(card, "ibv_destroy_comp_channel under %d completion queues", ibv->refcnt);
+        error = EBUSY;
+    }
+    if (!error) card->counts.channels--;
     pthread_mutex_unlock(&lock);
-    if (busy) return EBUSY;
+    if (error) return error;
     close(ibv->fd);
     close(channel->events);
     free(channel);

@@ -393,7 +393,7 @@ static int destroy_wq(struct ibv_wq *ibv)
     struct wq *wq = wq_of(ibv);
     struct context *context = context_of(ibv->context);
     pthread_mutex_lock(&lock);
-    int error = wq->gone ? EIO : 0;
+    int error = wq->gone ? EIO : refused(context->card, NULL, CALL_DESTROY_WQ);
     if (!error && wq->users) {
         misuse(context->card, "ibv_destroy_wq under %u tables", wq->users);
         error = EBUSY;
@@ -442,7 +442,7 @@ static int destroy_table(struct ibv_rwq_ind_table *ibv)
     struct table *table = container_of(ibv, struct table, ibv);
     struct context *context = context_of(ibv->context);
     pthread_mutex_lock(&lock);
-    int error = table->gone ? EIO : 0;
+    int error = table->gone ? EIO : refused(context->card, NULL, CALL_DESTROY_RWQ_IND_TABLE);
     if (!error && table->users) {
         misuse(context->card, "ibv_destroy_rwq_ind_table under %u QPs", table->users);
         error = EBUSY;
