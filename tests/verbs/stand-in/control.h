@@ -25,8 +25,9 @@
  * For programs that are run as they are:
  *   VERBS_STAND_IN       cards, with semicolons between; each is a name and its words, with spaces between:
  *                        "mlx5_0 interface=rx0 sysfs=/tmp/sys no-wallclock; mlx5_1 interface=rx1 fail=ibv_create_qp:1"
+ *                        They are there, with their files, once the library is loaded.
  *                        Words: the names of the flags below in small letters with hyphens (no-raw-packet, any-mac, ...),
- *                        interface=, sysfs=, capture=FILE (played once, at its own pace, when the first rule is there),
+ *                        interface=, net=, sysfs=, capture=FILE (played once, at its own pace, when the first rule is there),
  *                        fail=CALL:ERRNO (always), and the numbers of stand_in_device by name (max-qp-wr=64, memlock=65536,
  *                        clock-khz=1000000, wall-ahead-ns=37000000000, ...).
  *   VERBS_STAND_IN_CUDA  the CUDA driver's library in place of libcuda.so.1; empty: none
@@ -98,9 +99,10 @@ STAND_IN_EXPORT int stand_in_set_flags(const char *name, uint32_t flags);
 
 /* The next `times` calls of this name (as in verbs.h: "ibv_reg_mr") on the card fail with this errno and do nothing else;
  * times UINT32_MAX: all; 0: none. Names: every ibv_alloc_, ibv_create_, ibv_destroy_, ibv_dealloc_, ibv_dereg_, ibv_modify_ and
- * ibv_query_ that the card has, ibv_open_device, ibv_reg_mr (ibv_reg_mr_iova2 as well), ibv_reg_dmabuf_mr, ibv_post_recv,
- * ibv_post_wq_recv, ibv_poll_cq, ibv_start_poll, ibv_req_notify_cq, ibv_get_cq_event, and ibv_get_device_list (of all cards: the
- * name does not count). 0, or ENODEV, EINVAL (no such call). */
+ * ibv_query_ that the card has (ibv_create_cq and ibv_create_cq_ex are two, and so are ibv_create_qp and ibv_create_qp_ex),
+ * ibv_open_device, ibv_reg_mr (ibv_reg_mr_iova2 as well), ibv_reg_dmabuf_mr, ibv_post_recv, ibv_post_wq_recv, ibv_poll_cq,
+ * ibv_start_poll, ibv_req_notify_cq, ibv_get_cq_event, and ibv_get_device_list (of all cards: the name does not count). 0, or
+ * ENODEV, EINVAL (no such call). */
 STAND_IN_EXPORT int stand_in_fail(const char *name, const char *call, int error, uint32_t times);
 
 /* A frame comes to the port, all of it before the call returns. `stamp_ns`: what the card's clock shows, in ns since 1970, as

@@ -170,10 +170,18 @@ void describe_from_environment(void)
 {
     static bool done;
     const char *text = getenv("VERBS_STAND_IN");
-    if (done) return;
+    if (done || !text) return;
     done = true;
-    char *all = text ? strdup(text) : NULL, *rest = NULL;
+    char *all = strdup(text), *rest = NULL;
     if (!all) return;
     for (char *card = strtok_r(all, ";", &rest); card; card = strtok_r(NULL, ";", &rest)) one_card(card);
     free(all);
+}
+
+/* When the library is loaded, for a program may look at the cards' files before it asks for the devices. */
+__attribute__((constructor)) static void begin(void)
+{
+    pthread_mutex_lock(&lock);
+    describe_from_environment();
+    pthread_mutex_unlock(&lock);
 }
