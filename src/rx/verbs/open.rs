@@ -35,7 +35,10 @@ pub fn library(options: &Options, notes: &mut Vec<String>) -> Result<Library> {
     if let Some(path) = &path {
         notes.push(format!("verbs by the library {}", path.display()));
     }
-    Library::load(path.as_deref()).map_err(failure::library)
+    let library = Library::load(path.as_deref()).map_err(failure::library)?;
+    // Some make their devices, and the files that show them, when they are asked for the first time.
+    let _ = library.devices();
+    Ok(library)
 }
 
 /// Opens a device by its name.

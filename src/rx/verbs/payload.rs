@@ -41,9 +41,8 @@ fn registered<M: Space>(device: &Arc<Device>, plane: &Region<M>) -> Result<Arc<M
 
 /// Of memory that the CPU reads and writes.
 fn copied<M: CpuAccess<Head = M>>(ring: &mut SplitRing<M>, shape: &Shape, slot: u32, octets: u16) -> u16 {
-    let more = octets.saturating_sub(shape.head).min((shape.head_stride - u32::from(shape.head)) as u16);
+    let more = octets.saturating_sub(shape.head).min(super::ring::SPILL);
     let (from, to) = (shape.body_at(slot), shape.head_at(slot) + usize::from(shape.head));
-    // As long as a slot's rest, which is short.
     let mut octets = [0; super::ring::SPILL as usize];
     let Some(octets) = octets.get_mut(..usize::from(more)) else { return 0 };
     let Some(source) = ring.body_plane().and_then(|body| body.as_slice().get(from..from + octets.len())) else {
