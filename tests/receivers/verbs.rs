@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 const ROOM: usize = 1452;
 
@@ -102,7 +103,7 @@ impl Setup for Card {
 /// A device for each leg. Needs root.
 pub struct Veth {
     net: Rc<Net>,
-    _controls: [Control; 2],
+    controls: Rc<[Control; 2]>,
     sysfs: tempfile::TempDir,
 }
 
@@ -114,7 +115,7 @@ impl Veth {
             let (name, interface) = (format!("mlx5_{id}_{leg}"), format!("rx{leg}"));
             Control::add(&name, Some(&interface), &interface, sysfs.path(), Ways::default())
         });
-        Some(Veth { net: net.into(), _controls: controls, sysfs })
+        Some(Veth { net: net.into(), controls: controls.into(), sysfs })
     }
 }
 
@@ -145,7 +146,18 @@ impl Setup for Veth {
             join(&mut receiver, first, legs);
             receiver
         });
-        let net = self.net.clone();
-        Opened::one(receiver, by(move |from| net.sender(from)))
+        let (net, controls) = (self.net.clone(), self.controls.clone());
+        let mut send = by(move |from| net.sender(from));
+        // A thread of each card's takes what comes, and one must not be behind the other for as long as it likes.
+        let arrived = move || controls.iter().map(|control| control.counts().arrived).sum::<u64>();
+        let send = move |datagram: &Datagram| {
+            let before = arrived();
+            send(datagram);
+            let begun = Instant::now();
+            while arrived() == before && begun.elapsed() < Duration::from_secs(2) {
+                std::thread::yield_now();
+            }
+        };
+        Opened::one(receiver, Box::new(send))
     }
 }
