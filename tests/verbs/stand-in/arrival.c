@@ -100,7 +100,8 @@ static bool take_in(struct queue *q, const struct arrival *a, uint32_t tag)
     if (q->used == q->posted) return counts->out_of_buffer++, false;
     size_t at = q->used % q->size, length = a->length;
     const uint8_t *data = a->frame;
-    struct completion c = {.wr_id = q->ring[at].wr_id, .queue = q, .wall = a->wall, .raw = raw_ticks(card, a->wall), .flow_tag = tag};
+    struct completion c = {.wr_id = q->ring[at].wr_id, .queue = q, .wall = a->wall, .flow_tag = tag};
+    c.raw = raw_ticks(card, a->wall);
     if (q->strip_vlan && a->headers->has_vlan) {
         data = strip(a, without_tag, &length);
         c.vlan = ntohs(a->headers->vlan_tag);

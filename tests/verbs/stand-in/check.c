@@ -136,7 +136,8 @@ size_t datagram(uint8_t frame[2048], uint8_t group, uint16_t port, size_t payloa
     const uint8_t head[42] = {0x01, 0x00, 0x5e, 0x01, 0x01, group, 0x02, 0, 0, 0, 0, 9, 0x08, 0x00,
                               0x45, 0, (uint8_t)((28 + payload) >> 8), (uint8_t)(28 + payload), 0, 1, 0x40, 0, 16, 17, 0, 0,
                               10, 0, 0, 9, 239, 1, 1, group,
-                              0x13, 0x88, (uint8_t)(port >> 8), (uint8_t)port, (uint8_t)((8 + payload) >> 8), (uint8_t)(8 + payload), 0, 0};
+                              0x13, 0x88, (uint8_t)(port >> 8), (uint8_t)port,
+                              (uint8_t)((8 + payload) >> 8), (uint8_t)(8 + payload), 0, 0};
     memcpy(frame, head, sizeof head);
     uint32_t sum = 0;
     for (size_t i = 14; i < 34; i += 2) sum += (uint32_t)(frame[i] << 8 | frame[i + 1]);

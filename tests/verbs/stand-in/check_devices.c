@@ -103,7 +103,8 @@ void check_devices(void)
     CHECK(fd >= 0);
     close(fd);
     write_capture(capture, 5);
-    snprintf(variable, sizeof variable, "env0 max-qp-wr=512 port-down fail=ibv_alloc_pd:12; env1 no-wallclock;env2 capture=%s", capture);
+    const char *cards = "env0 max-qp-wr=512 port-down fail=ibv_alloc_pd:12; env1 no-wallclock;env2 capture=%s";
+    snprintf(variable, sizeof variable, cards, capture);
     setenv("VERBS_STAND_IN", variable, 1);
     environment();
     capture_of_environment();

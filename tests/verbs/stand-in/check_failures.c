@@ -192,6 +192,14 @@ static void port(void)
     expect_event(r.context, IBV_EVENT_PORT_ACTIVE, NULL);
     IS(stand_in_inject("bad4", frame, length, 0), 1);
     IS(counts("bad4").lost_down, 1);
+    uint8_t large[1519];
+    datagram(frame, 1, 5004, 1476);
+    memcpy(large, frame, 1518);
+    IS(stand_in_inject("bad4", large, 1518, 0), 1);
+    IS(stand_in_inject("bad4", large, 1519, 0), 0);
+    IS(counts("bad4").oversize, 1);
+    IS(stand_in_inject("bad4", large, 13, 0), 0);
+    IS(counts("bad4").malformed, 1);
     close_receiver(&r);
     remove_card("bad4");
 }

@@ -149,8 +149,8 @@ static void events(void)
 static void clocks(void)
 {
     /* 2000 ticks a microsecond from 1970 + 1 ns on, a thousandth fast, and a wall clock on TAI. */
-    const stand_in_device device = {.name = "rx4", .clock_khz = 2000000, .clock_origin_ns = 1, .clock_mask = 0xffffffff, .clock_ppb = 1000000,
-                                    .wall_ahead_ns = 37000000000};
+    const stand_in_device device = {.name = "rx4", .clock_khz = 2000000, .clock_origin_ns = 1, .clock_mask = 0xffffffff,
+                                    .clock_ppb = 1000000, .wall_ahead_ns = 37000000000};
     IS(stand_in_add(&device), 0);
     struct receiver r = open_receiver("rx4", BYTES | RAW | WALL);
     CHECK((r.flow = udp_rule(r.qp, "239.1.1.1", 5004, 0)));
@@ -177,6 +177,87 @@ static void clocks(void)
     IS(errno, EOPNOTSUPP);
     IS(ibv_close_device(context), 0);
     remove_card("rx5");
+}
+
+static bool says_right(struct receiver *r, const uint8_t *frame, size_t length)
+{
+    struct ibv_wc wc;
+    IS(stand_in_inject(r->card, frame, length, 0), 1);
+    IS(ibv_poll_cq(r->cq, 1, &wc), 1);
+    IS(post_entry(r, wc.wr_id), 0);
+    return wc.wc_flags & IBV_WC_IP_CSUM_OK;
+}
+
+/* Four octets, whose sum with the headers was worked out by hand. */
+static void checksums(void)
+{
+    add_card("rx7", 0);
+    struct receiver r = open_receiver("rx7", 0);
+    CHECK((r.flow = udp_rule(r.qp, "239.1.1.1", 5004, 0)));
+    IS(post_entry(&r, 0), 0);
+    uint8_t frame[2048];
+    size_t length = datagram(frame, 1, 5004, 4);
+    CHECK(says_right(&r, frame, length)); /* no checksum of UDP */
+    /* 0a00 + 0009 + ef01 + 0101 + 0011 + 000c, 1388 + 138c + 000c, 0001 + 0203: 1 234c, that is 234d; dcb2 is missing. */
+    frame[40] = 0xdc;
+    frame[41] = 0xb2;
+    CHECK(says_right(&r, frame, length));
+    frame[45] ^= 1;
+    CHECK(!says_right(&r, frame, length));
+    frame[45] ^= 1;
+    frame[25] ^= 1; /* IPv4's */
+    CHECK(!says_right(&r, frame, length));
+    frame[25] ^= 1;
+    IS(stand_in_set_flags("rx7", STAND_IN_NO_CSUM), 0);
+    CHECK(!says_right(&r, frame, length));
+    close_receiver(&r);
+    remove_card("rx7");
+}
+
+/* The queue takes the tag off, and tells it; the rule tells its own. */
+static void stripping(void)
+{
+    add_card("rx6", 0);
+    struct receiver r = open_receiver("rx6", BYTES | IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG);
+    struct ibv_qp *own = r.qp;
+    struct ibv_qp_init_attr_ex init = {
+        .qp_type = IBV_QPT_RAW_PACKET,
+        .send_cq = r.cq,
+        .recv_cq = r.cq,
+        .cap = {.max_recv_wr = 4, .max_recv_sge = 2},
+        .pd = r.pd,
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+        .create_flags = IBV_QP_CREATE_CVLAN_STRIPPING,
+    };
+    struct {
+        struct ibv_flow_attr attr;
+        struct ibv_flow_spec_eth eth;
+        struct ibv_flow_spec_action_tag tag;
+    } rule = {
+        .attr = {.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof rule, .num_of_specs = 2, .port = 1},
+        .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof rule.eth},
+        .tag = {.type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof rule.tag, .tag_id = 4711},
+    };
+    CHECK((r.qp = ibv_create_qp_ex(r.context, &init)));
+    to_rtr(r.qp);
+    CHECK((r.flow = ibv_create_flow(r.qp, &rule.attr)));
+    uint8_t frame[2048], tagged[2048];
+    size_t length = datagram(frame, 1, 5004, 300);
+    memcpy(tagged, frame, 12);
+    memcpy(tagged + 12, (uint8_t[]){0x81, 0, 0x60, 0x64}, 4);
+    memcpy(tagged + 16, frame + 12, length - 12);
+    IS(post_entry(&r, 0), 0);
+    IS(stand_in_inject("rx6", tagged, length + 4, 0), 1);
+    IS(ibv_start_poll(r.ex, NULL), 0);
+    IS(ibv_wc_read_byte_len(r.ex), length);
+    IS(ibv_wc_read_cvlan(r.ex), 0x6064);
+    IS(ibv_wc_read_flow_tag(r.ex), 4711);
+    CHECK(ibv_wc_read_wc_flags(r.ex) & IBV_WC_IP_CSUM_OK);
+    ibv_end_poll(r.ex);
+    CHECK(!memcmp(r.head, frame, HEAD) && !memcmp(r.body, frame + HEAD, length - HEAD));
+    IS(ibv_destroy_qp(own), 0);
+    close_receiver(&r);
+    remove_card("rx6");
 }
 
 /* Two work queues behind a table: one of them has each flow. */
@@ -242,5 +323,7 @@ void check_receiving(void)
     too_many_segments();
     events();
     clocks();
+    checksums();
+    stripping();
     work_queues();
 }

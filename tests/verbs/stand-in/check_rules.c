@@ -118,7 +118,8 @@ static void priorities(void)
         struct ibv_flow_spec_tcp_udp udp;
     } rule = {
         .attr = {.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof rule, .num_of_specs = 1, .port = 1, .priority = 15},
-        .udp = {.type = IBV_FLOW_SPEC_UDP, .size = sizeof rule.udp, .val = {.dst_port = htons(5004)}, .mask = {.dst_port = 0xffff}},
+        .udp = {.type = IBV_FLOW_SPEC_UDP, .size = sizeof rule.udp,
+                .val = {.dst_port = htons(5004)}, .mask = {.dst_port = 0xffff}},
     };
     CHECK((b.flow = ibv_create_flow(b.qp, &rule.attr)));
     IS(stand_in_inject("rule2", frame, length, 0), 1);
@@ -164,7 +165,8 @@ static void bad_rules(void)
         struct ibv_flow_spec_ipv4 ipv4;
     } rule = {
         .attr = {.type = IBV_FLOW_ATTR_NORMAL, .size = sizeof rule, .num_of_specs = 2, .port = 1},
-        .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof rule.eth, .val = {.ether_type = htons(0x86dd)}, .mask = {.ether_type = 0xffff}},
+        .eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof rule.eth,
+                .val = {.ether_type = htons(0x86dd)}, .mask = {.ether_type = 0xffff}},
         .ipv4 = {.type = IBV_FLOW_SPEC_IPV4, .size = sizeof rule.ipv4},
     };
     CHECK(!ibv_create_flow(qp, &rule.attr)); /* IPv4 in frames of IPv6 */

@@ -1,5 +1,5 @@
-/* Frames from a pair of virtual interfaces, in a network namespace of a thread's own: tags, groups that nobody has joined, the MTU,
- * and whatever else is sent as it is. Needs root. */
+/* Frames from a pair of virtual interfaces, in a network namespace of a thread's own: with and without tags, to groups that nobody
+ * has joined. Needs root. */
 #include "check.h"
 
 #include <arpa/inet.h>

@@ -62,9 +62,8 @@ enum {
 /* A card. Zeroes (and NULLs) stand for what a ConnectX-6 Dx says; only the name must be there. */
 typedef struct stand_in_device {
     const char *name;      /* of the device: "mlx5_0"; at most 63 characters */
-    const char *interface; /* Its frames arrive as long as the device is open, by a packet socket that ibv_open_device makes in the
-                            * caller's network namespace (ENODEV: not there; EPERM: no CAP_NET_RAW). NULL: only a name for sysfs
-                            * where `sysfs` is set, and no frames */
+    const char *interface; /* Its frames arrive as long as the device is open, by a packet socket that ibv_open_device makes in
+                            * the caller's network namespace (ENODEV: not there; EPERM: no CAP_NET_RAW). NULL: no frames */
     const char *net;       /* name of the interface in sysfs, without its frames; NULL: that of `interface` */
     const char *sysfs;     /* a folder (it is made) for its files, like those of /sys: class/infiniband/NAME/ (with ports/1/state,
                             * ports/1/hw_counters/out_of_buffer, device/net/INTERFACE, ...), class/net/INTERFACE/device,
@@ -75,8 +74,8 @@ typedef struct stand_in_device {
     uint32_t max_sge;      /* 30 */
     uint32_t max_cqe;      /* 4194303 */
     uint32_t max_flows;    /* 65536; beyond: ENOMEM */
-    uint32_t mtu;          /* of the port, octets: that of `interface`, else 1500. Frames longer by more than 18 octets do not arrive (counted:
-                            * oversize) */
+    uint32_t mtu;          /* of the port, octets: that of `interface`, else 1500. Frames longer by more than 18 octets do not
+                            * arrive (counted: oversize) */
     uint32_t vendor_id;    /* 0x02c9: Mellanox */
     uint32_t vendor_part_id; /* 4125: ConnectX-6 Dx */
     uint64_t memlock;      /* octets of ordinary memory that can be registered; beyond: ENOMEM. 0: as many as wanted */
@@ -125,8 +124,8 @@ STAND_IN_EXPORT int stand_in_dmabuf(int fd, void *memory);
 STAND_IN_EXPORT int stand_in_port(const char *name, int up);
 
 /* The card is pulled out: IBV_EVENT_DEVICE_FATAL to every open device, entries are flushed (IBV_WC_WR_FLUSH_ERR), and all later
- * calls fail with EIO. Calls that destroy do as well, as in libibverbs, unless RDMAV_ALLOW_DISASSOC_DESTROY is set; what they were to
- * destroy counts as gone. The device leaves the list. 0, or ENODEV. */
+ * calls fail with EIO. Calls that destroy do as well, as in libibverbs, unless RDMAV_ALLOW_DISASSOC_DESTROY is set; what they
+ * were to destroy counts as gone. The device leaves the list. 0, or ENODEV. */
 STAND_IN_EXPORT int stand_in_pull(const char *name);
 
 /* It is back and can be opened anew; what was open stays dead. 0, or ENODEV. */
@@ -171,8 +170,9 @@ typedef struct stand_in_counts {
 STAND_IN_EXPORT int stand_in_count(const char *name, stand_in_counts *counts);
 
 /* The rules of the card as text, in the order in which they match, one a line: "3 QP 65 eth dst 01:00:5e:00:00:01 type 0800 vlan
- * 5/0fff ipv4 src 10.0.0.1 dst 239.1.1.1 udp dst 5004" begins with the priority; masks that are not all ones follow a slash. Writes at
- * most `room` octets with the last a zero, and says how many there would be without it; -1: no such card. */
+ * 5/0fff ipv4 src 10.0.0.1 dst 239.1.1.1 udp dst 5004" begins with the priority (16: multicast alone, 17: default rules); masks
+ * that are not all ones follow a slash. Writes at most `room` octets with the last a zero, and says how many there would be
+ * without it; -1: no such card. */
 STAND_IN_EXPORT int64_t stand_in_rules(const char *name, char *text, size_t room);
 
 #endif

@@ -159,6 +159,11 @@ static int may_have_raw(const struct card *card, enum ibv_qp_type type)
     return card->is.flags & (STAND_IN_NO_RAW_PACKET | STAND_IN_INFINIBAND) ? EOPNOTSUPP : 0;
 }
 
+static uint32_t qp_flags(const struct ibv_qp_init_attr_ex *attr)
+{
+    return attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0;
+}
+
 /* Under the lock. */
 static int make_qp(struct context *context, struct ibv_qp_init_attr_ex *attr, struct qp **made)
 {
@@ -188,7 +193,7 @@ static int make_qp(struct context *context, struct ibv_qp_init_attr_ex *attr, st
         }
         qp->send_cq->users++;
         qp->queue.qp = &qp->ibv;
-        qp->queue.strip_vlan = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags & IBV_QP_CREATE_CVLAN_STRIPPING;
+        qp->queue.strip_vlan = qp_flags(attr) & IBV_QP_CREATE_CVLAN_STRIPPING;
     }
     struct ibv_qp *ibv = &qp->ibv;
     ibv->context = &context->verbs.context;
@@ -226,22 +231,24 @@ STAND_IN_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_in
 static int check_rss(const struct ibv_qp_init_attr_ex *attr)
 {
     const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
-    if (!(attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) || !attr->rwq_ind_tbl || attr->recv_cq || attr->cap.max_recv_wr) return EINVAL;
-    if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || hash->rx_hash_key_len != sizeof((struct qp *)0)->hash_key) return EINVAL;
+    const size_t key = sizeof((struct qp *)0)->hash_key;
+    if (!(attr->comp_mask & IBV_QP_INIT_ATTR_RX_HASH) || !attr->rwq_ind_tbl) return EINVAL;
+    if (attr->recv_cq || attr->cap.max_recv_wr) return EINVAL;
+    if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || hash->rx_hash_key_len != key) return EINVAL;
     bool one = container_of(attr->rwq_ind_tbl, struct table, ibv)->count == 1;
     return !hash->rx_hash_key || (!hash->rx_hash_fields_mask && !one) ? EINVAL : 0;
 }
 
 static struct ibv_qp *create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *attr)
 {
-    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+    const uint32_t rss = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | rss;
     struct qp *qp = NULL;
     pthread_mutex_lock(&lock);
     int error = refused(card_of(ibv), context_of(ibv), CALL_CREATE_QP_EX);
     if (!error && (attr->comp_mask & ~known || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD))) error = EINVAL;
-    if (!error && attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags & ~(uint32_t)IBV_QP_CREATE_CVLAN_STRIPPING)
-        error = EOPNOTSUPP;
-    if (!error && attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH))
+    if (!error && qp_flags(attr) & ~(uint32_t)IBV_QP_CREATE_CVLAN_STRIPPING) error = EOPNOTSUPP;
+    if (!error && attr->comp_mask & rss)
         error = attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE ? check_rss(attr) : EINVAL;
     if (!error) error = make_qp(context_of(ibv), attr, &qp);
     pthread_mutex_unlock(&lock);
@@ -345,7 +352,8 @@ static struct ibv_wq *create_wq(struct ibv_context *ibv, struct ibv_wq_init_attr
     int error = refused(context->card, context, CALL_CREATE_WQ);
     bool flags = attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS;
     if (!error && context->card->is.flags & (STAND_IN_NO_RAW_PACKET | STAND_IN_INFINIBAND)) error = EOPNOTSUPP;
-    if (!error && (attr->wq_type != IBV_WQT_RQ || !attr->max_wr || attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS)) error = EINVAL;
+    if (!error && (attr->wq_type != IBV_WQT_RQ || !attr->max_wr)) error = EINVAL;
+    if (!error && attr->comp_mask & ~(uint32_t)IBV_WQ_INIT_ATTR_FLAGS) error = EINVAL;
     if (!error && flags && attr->create_flags & ~(uint32_t)IBV_WQ_FLAGS_CVLAN_STRIPPING) error = EOPNOTSUPP;
     struct wq *wq = error ? NULL : calloc(1, sizeof *wq);
     if (!error) error = wq ? make_queue(&wq->queue, context, attr->pd, attr->cq, &attr->max_wr, &attr->max_sge) : ENOMEM;

@@ -93,8 +93,7 @@ static int read_specs(const struct ibv_flow_attr *attr, struct rule *rule, enum 
         at += head.size;
     }
     /* A rule for IPv4 is none for another type of frame. */
-    bool other = rule->mask.ether_type && (rule->val.ether_type & rule->mask.ether_type) != (htons(0x0800) & rule->mask.ether_type);
-    return rule->ipv4 && other ? EINVAL : 0;
+    return rule->ipv4 && (rule->val.ether_type ^ htons(0x0800)) & rule->mask.ether_type ? EINVAL : 0;
 }
 
 /* By the first spec, as mlx5_ib does. */
@@ -139,14 +138,15 @@ bool matches(const struct rule *rule, const struct headers *h, bool any_mac)
     if (rule->type == IBV_FLOW_ATTR_ALL_DEFAULT) return true;
     if (rule->type == IBV_FLOW_ATTR_MC_DEFAULT) return h->dst_mac[0] & 1;
     if (rule->eth) {
-        if (!any_mac && !(mac_matches(h->dst_mac, val->dst_mac, mask->dst_mac) && mac_matches(h->src_mac, val->src_mac, mask->src_mac)))
-            return false;
+        if (!any_mac && !mac_matches(h->dst_mac, val->dst_mac, mask->dst_mac)) return false;
+        if (!any_mac && !mac_matches(h->src_mac, val->src_mac, mask->src_mac)) return false;
         if ((h->ether_type ^ val->ether_type) & mask->ether_type) return false;
         if (mask->vlan_tag && (!h->has_vlan || (h->vlan_tag ^ val->vlan_tag) & mask->vlan_tag)) return false;
     }
     if (rule->ipv4) {
         if (!h->is_ipv4 || (h->src_ip ^ val->src_ip) & mask->src_ip || (h->dst_ip ^ val->dst_ip) & mask->dst_ip) return false;
-        if ((h->proto ^ val->proto) & mask->proto || (h->tos ^ val->tos) & mask->tos || (h->ttl ^ val->ttl) & mask->ttl) return false;
+        if ((h->proto ^ val->proto) & mask->proto || (h->tos ^ val->tos) & mask->tos) return false;
+        if ((h->ttl ^ val->ttl) & mask->ttl) return false;
     }
     if ((rule->udp && !h->is_udp) || (rule->tcp && !h->is_tcp)) return false;
     if (rule->udp || rule->tcp)

@@ -35,10 +35,11 @@ static int set_up(struct card *card, int fd)
     memcpy(interface.ifr_name, card->interface, sizeof interface.ifr_name - 1); /* a longer name is nobody's */
     int index = (int)if_nametoindex(card->interface);
     if (!index) return ENODEV;
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer)) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
-    if (setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &yes, sizeof yes) || setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &yes, sizeof yes)
-        || setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &yes, sizeof yes))
-        return errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer))
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+    if (setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &yes, sizeof yes)) return errno;
+    if (setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &yes, sizeof yes)) return errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &yes, sizeof yes)) return errno;
     struct packet_mreq all = {.mr_ifindex = index, .mr_type = PACKET_MR_PROMISC};
     if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all)) return errno;
     if (!ioctl(fd, SIOCGIFFLAGS, &interface)) card->any_mac = interface.ifr_flags & IFF_LOOPBACK;

@@ -8,7 +8,8 @@
 
 enum { LONGEST = 512 };
 
-__attribute__((format(printf, 3, 0))) static bool path_of(const struct card *card, char path[LONGEST], const char *format, va_list list)
+__attribute__((format(printf, 3, 0))) static bool path_of(const struct card *card, char path[LONGEST], const char *format,
+                                                          va_list list)
 {
     int n = snprintf(path, LONGEST, "%s/", card->sysfs);
     if (n < 0 || n >= LONGEST) return false;
@@ -55,8 +56,9 @@ __attribute__((format(printf, 5, 6))) static void put(const struct card *card, i
 static void write_port(const struct card *card, int *error)
 {
     const char *name = card->ibv.name;
-    put(card, error, false, card->up ? "4: ACTIVE\n" : "1: DOWN\n", "devices/%s/infiniband/%s/ports/1/state", name, name);
-    put(card, error, false, card->up ? "5: LinkUp\n" : "3: Disabled\n", "devices/%s/infiniband/%s/ports/1/phys_state", name, name);
+    const char *state = card->up ? "4: ACTIVE\n" : "1: DOWN\n", *link = card->up ? "5: LinkUp\n" : "3: Disabled\n";
+    put(card, error, false, state, "devices/%s/infiniband/%s/ports/1/state", name, name);
+    put(card, error, false, link, "devices/%s/infiniband/%s/ports/1/phys_state", name, name);
 }
 
 void write_state(const struct card *card)
