@@ -17,7 +17,6 @@ use gdmedia::stats::{FrameCounters, PacketCounters, RxCounters};
 use gdmedia::time::Tai;
 use gdmedia::wire::net::Route;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,9 +45,6 @@ impl Card {
         let ways = Ways { flags: ways.flags | library::ANY_MAC, ..ways };
         let control = Control::add(&name, None, "lo", sysfs.path(), ways);
         Card { name, ip: Ipv4Addr::new(127, 0x60 | a, b, 1), control, sysfs }
-    }
-    pub fn sysfs(&self) -> &Path {
-        self.sysfs.path()
     }
     pub fn leg(&self) -> Leg {
         Leg { destination: self.ip.into(), port: PORT, sources: SourceFilter::Any, ttl: None, mid: None }

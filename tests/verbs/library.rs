@@ -100,7 +100,9 @@ pub fn path() -> &'static Path {
         let mut files: Vec<PathBuf> = fs::read_dir(sources()).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.retain(|file| file.extension().is_some_and(|suffix| suffix == "c" || suffix == "h"));
         files.sort();
-        let sanitized = std::env::var_os("GDMEDIA_SANITIZED").is_some();
+        // In a sanitized program the library is sanitized too; the runtime is the program's.
+        // SAFETY: looks for a name.
+        let sanitized = unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"__asan_init".as_ptr()).is_null() };
         let mut hash = DefaultHasher::new();
         sanitized.hash(&mut hash);
         files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hash));
@@ -112,11 +114,27 @@ pub fn path() -> &'static Path {
                 let name = file.file_name().unwrap().to_string_lossy();
                 name.ends_with(".c") && !name.starts_with("check")
             };
-            let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-            command.args(["-std=c11", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared"]);
-            command.args(["-Wl,-Bsymbolic", "-o"]).arg(&half).args(files.iter().filter(of_it)).arg("-ldl");
-            let output = command.output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let run = |command: &mut Command| {
+                let output = command.output().unwrap();
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            };
+            let cc = || Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+            let objects = tempfile::tempdir().unwrap();
+            let mut compile = cc();
+            compile.current_dir(objects.path()).args([
+                "-std=c11",
+                "-O1",
+                "-g",
+                "-fPIC",
+                "-fvisibility=hidden",
+                "-pthread",
+            ]);
+            if sanitized {
+                compile.args(["-fsanitize=address", "-fno-omit-frame-pointer"]);
+            }
+            run(compile.arg("-c").args(files.iter().filter(of_it)));
+            let objects = fs::read_dir(objects.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+            run(cc().args(["-shared", "-pthread", "-Wl,-Bsymbolic", "-o"]).arg(&half).args(objects).arg("-ldl"));
             fs::rename(&half, &library).unwrap();
         }
         library

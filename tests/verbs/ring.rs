@@ -133,7 +133,7 @@ fn options_of_ip_move_the_packet_and_not_its_octets() {
             let length = u16::from_be_bytes([octets[16], octets[17]]) + 4 * words as u16;
             octets[16..18].copy_from_slice(&length.to_be_bytes());
             assert!(card.bring(&octets, 0));
-            assert_eq!(poll(&mut receiver), [packet.clone()], "{words} words, {cut:?}");
+            assert_eq!(poll(&mut receiver), std::slice::from_ref(&packet), "{words} words, {cut:?}");
         }
     }
 }
@@ -215,6 +215,26 @@ fn frames_that_do_not_fit_a_slot_cost_no_more_than_their_run() {
             assert_eq!(told, resets, "{flags} {cut:?}: {remarks:?}");
         }
     }
+}
+
+#[test]
+fn a_sender_of_nothing_but_frames_that_do_not_fit_is_told() {
+    let card = Card::with(Ways { mtu: 9000, ..Ways::default() });
+    let mut receiver = card.receiver(&card.options(Cut::At(96), 64));
+    let error = (0..1000).find_map(|_| {
+        card.deliver_one(&[0x80; 3000], 0);
+        match receiver.poll() {
+            Ok(lease) => {
+                assert!(lease.is_empty());
+                receiver.release(lease);
+                None
+            }
+            Err(gdmedia::rx::RxError::Failed(error)) => Some(error),
+            Err(gdmedia::rx::RxError::End) => panic!("no end"),
+        }
+    });
+    let text = error.expect("it is given up").to_string();
+    assert!(text.contains("gives errors and nothing else on leg 0") && text.contains("MAXUDP"), "{text}");
 }
 
 /// The largest packet that an SDP allows fits with every header that may be before it.

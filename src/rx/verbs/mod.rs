@@ -258,10 +258,12 @@ impl<M: Payload> Verbs<M> {
         if feed.vain >= VAIN {
             let text = feed.device.library().status(status);
             let name = self.legs.get(number).map_or("", |leg| &leg.port.device);
-            self.broken.get_or_insert_with(|| {
-                Error::new(Kind::Unavailable, format!("{name} gives errors and nothing else on leg {number}: {text}"))
-                    .cure("see dmesg, the card's firmware and its cable; start again")
-            });
+            let what = format!("{name} gives errors and nothing else on leg {number}: {text}");
+            let cure = match status {
+                library::TOO_LONG => "frames are longer than the SDP allows: correct its MAXUDP",
+                _ => "see dmesg, the card's firmware and its cable; start again",
+            };
+            self.broken.get_or_insert_with(|| Error::new(Kind::Unavailable, what).cure(cure));
             return;
         }
         if let Err(why) = feed.reset() {
