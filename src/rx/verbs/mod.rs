@@ -148,11 +148,14 @@ impl<M: Payload> Verbs<M> {
 
     /// One round over all legs. `true` when something came.
     fn receive(&mut self, slots: &mut Vec<Slot>) -> bool {
+        // Arrivals without a stamp have one time in all legs: however long this thread is held up between them, they came
+        // together as far as anybody knows.
+        let Some(now) = self.clock() else { return false };
         let count = self.feeds.len();
         let mut came = 0;
         for n in 0..count {
             let number = self.turn.wrapping_add(n) % count.max(1);
-            came += self.take(number, slots);
+            came += self.take(number, now, slots);
         }
         self.turn = self.turn.wrapping_add(1);
         if came > 0 {
@@ -163,7 +166,7 @@ impl<M: Payload> Verbs<M> {
     }
 
     /// Takes a run of one leg's packets; how many completions there were.
-    fn take(&mut self, number: usize, slots: &mut Vec<Slot>) -> usize {
+    fn take(&mut self, number: usize, now: Tai, slots: &mut Vec<Slot>) -> usize {
         let offset = self.tai_offset;
         let (Some(feed), Some(leg)) = (self.feeds.get_mut(number), self.legs.get(number)) else { return 0 };
         if feed.gone {
@@ -181,12 +184,12 @@ impl<M: Payload> Verbs<M> {
             return 0;
         }
         // Now that they have come: a stamp is not later than its reading.
-        let now = tai_now(offset).unwrap_or_default();
+        let read = tai_now(offset).unwrap_or(now);
         let sums = feed.device.limits().checksums != 0;
         let (mut wrong, mut vain, mut outside) = (false, None, false);
         let (run, held, mut clock) = feed.run();
         if let Some(clock) = &mut clock {
-            clock.read(run, now);
+            clock.read(run, read);
         }
         let mut too_long = 0;
         for one in run.iter() {
@@ -230,7 +233,7 @@ impl<M: Payload> Verbs<M> {
             slots.push(Slot { head_at, body_at, head, octets, wire_octets: octets, leg: number as u8, arrival });
         }
         if let Some(clock) = clock {
-            clock.stamps.judge(now);
+            clock.stamps.judge(read);
         }
         self.counters.checksum_issues += u64::from(wrong);
         feed.too_long += too_long;
