@@ -5,8 +5,8 @@ CARGO ?= cargo
 FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda,daemon")
 # Stands outside the workspace, as it needs an SDK; built against its stand-in here.
 RIVERMAX = --manifest-path rivermax-sys/Cargo.toml --target-dir target --features stand-in --locked
-# With Rivermax as well, by its stand-in.
-ALL = $(FEATURES) --features rivermax-stand-in
+# With Rivermax as well, by its stand-in, and with ibverbs, whose stand-in is made by its tests.
+ALL = $(FEATURES) --features rivermax-stand-in,verbs
 # Of all targets together: another target makes CI no longer. Unoptimised, they are built in a third of the time; for more
 # than a short run: make fuzz FUZZ_SECONDS=3600 FUZZ_PROFILE=--release
 FUZZ_SECONDS ?= 50
@@ -44,6 +44,7 @@ check:
 	$(CUDA) $(CARGO) clippy --workspace --all-targets --locked $(ALL) -- -D warnings
 	$(CUDA) $(CARGO) clippy --locked $(FEATURES) -- -D warnings
 	$(CARGO) clippy --locked --no-default-features -- -D warnings
+	$(CARGO) clippy --locked --no-default-features --features verbs -- -D warnings
 	$(CARGO) clippy $(RIVERMAX) --all-targets -- -D warnings
 	scripts/deny
 	scripts/layers
@@ -65,10 +66,10 @@ sanitize:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(CARGO) test $(RIVERMAX) \
 	  --target $$(rustc -vV | sed -n 's/^host: //p') --test stand_in --test process --test cuda
 
-# The receiver by the stand-in as well; it builds all of the program once more.
+# The receivers by their stand-ins as well; it builds all of the program once more.
 sanitize-receiver:
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic" $(CARGO) test --locked --no-default-features \
-	  --features rivermax-stand-in --target $$(rustc -vV | sed -n 's/^host: //p') --test rivermax --test receivers
+	  --features rivermax-stand-in,verbs --target $$(rustc -vV | sed -n 's/^host: //p') --test rivermax --test verbs --test receivers
 
 # All tests under the address sanitizer, the programs that they run too; it builds everything once more. What is suppressed
 # is named, with the reason, in scripts/lsan.supp. The library of C++ is there from the beginning, because the sanitizer looks

@@ -41,6 +41,11 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=kernels");
     println!("cargo::rerun-if-env-changed=GDMEDIA_NVCC");
+    #[cfg(feature = "verbs")]
+    if let Err(why) = verbs() {
+        why.lines().for_each(|line| println!("cargo::error={line}"));
+        std::process::exit(1);
+    }
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return;
     }
@@ -58,6 +63,27 @@ fn main() {
         None => None,
     };
     fs::write(out.join("images.rs"), table(compiled.as_deref(), checked)).expect("OUT_DIR can be written");
+}
+
+/// What calls libibverbs, against the header that is installed. Nothing is linked with it.
+#[cfg(feature = "verbs")]
+fn verbs() -> Result<(), String> {
+    for file in ["src/rx/verbs/shim.c", "src/rx/verbs/shim.h"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    let found = pkg_config::Config::new().cargo_metadata(false).probe("libibverbs").map_err(|why| {
+        format!("the feature `verbs` needs the header of libibverbs: apt install libibverbs-dev\n{why}")
+    })?;
+    cc::Build::new()
+        .file("src/rx/verbs/shim.c")
+        .includes(found.include_paths)
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true)
+        // Parts of a packed structure that begin where they may.
+        .flag_if_supported("-Wno-address-of-packed-member")
+        .try_compile("gdmedia_verbs")
+        .map_err(|why| format!("src/rx/verbs/shim.c: {why}"))
 }
 
 /// nvcc, and whether it was asked for by name.

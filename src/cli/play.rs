@@ -98,6 +98,12 @@ pub struct Args {
     /// What Rivermax is told, for example split=26,order=extended,hold=40ms,stamps=synced,cores=2+3,events
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     rivermax: Option<String>,
+    /// What ibverbs is told
+    #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
+    verbs: Option<String>,
+    /// What DPDK is told
+    #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
+    dpdk: Option<String>,
     /// What AF_XDP is told, for example mode=native,stamps=hardware,queue=3,steer,vlan=100,hold=200ms,busy-poll=20us,helper=/run/gdmedia-xdp
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     xdp: Option<String>,

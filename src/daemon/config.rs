@@ -95,7 +95,7 @@ table! {
         sdp: Option<String> = None, "\"cam1.sdp\"";
         /// Which flow of the SDP, by its number (`gdmedia sdp` lists them); none: the only video flow.
         flow: Option<usize> = None, "0";
-        /// Where packets come from: `auto`, `socket`, `xdp` or `rivermax`, one for each leg; the last one counts for all further legs.
+        /// Where packets come from: `auto`, `socket`, `xdp`, `rivermax`, `verbs` or `dpdk`, one for each leg; the last one counts for all further legs.
         backend: Vec<Backend> = vec![Backend::Auto], "[\"auto\"]";
         /// Network interfaces by name or address, one for each leg; the last one counts for all further legs.
         interfaces: Vec<String> = Vec::new(), "[\"eth1\", \"eth2\"]";
@@ -105,6 +105,10 @@ table! {
         xdp: Option<String> = None, "\"mode=native,queue=3\"";
         /// What Rivermax is told, as in `gdmedia play --rivermax`.
         rivermax: Option<String> = None, "\"split=26\"";
+        /// What ibverbs is told, as in `gdmedia play --verbs`.
+        verbs: Option<String> = None, "\"cut=96\"";
+        /// What DPDK is told, as in `gdmedia play --dpdk`.
+        dpdk: Option<String> = None, "\"port=0000:3b:00.0\"";
         /// Core of the receiving thread; none: see `limits.cores`.
         core: Option<usize> = None, "2";
         /// Sleep of the receiving thread between two drains.
@@ -213,6 +217,10 @@ words! {
         Xdp = "xdp",
         /// NVIDIA Rivermax.
         Rivermax = "rivermax",
+        /// ibverbs.
+        Verbs = "verbs",
+        /// DPDK.
+        Dpdk = "dpdk",
     }
 }
 

@@ -47,7 +47,7 @@ const fn hint(reason: Reason) -> Option<&'static str> {
         Reason::Field => "second fields in a stream that the SDP calls progressive: is `interlace` missing?",
         Reason::Version => "datagrams that are not RTP",
         Reason::Split => {
-            "headers longer than the split of headers and data: start again, or use a longer split (--rivermax split=32, split=none)"
+            "headers longer than the split of headers and data: start again, or use a longer split (--rivermax split=32, split=none; --verbs cut=96, cut=none)"
         }
         Reason::Source | Reason::Truncated => return None,
     })

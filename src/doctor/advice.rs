@@ -215,6 +215,7 @@ pub fn advise(s: &Situation) -> Advice {
         receive_by: (!cannot).then_some(match s.source {
             Source::Storage => "capture",
             _ if s.bypass.contains(&"Rivermax") => "rivermax",
+            _ if s.bypass.contains(&"verbs") => "verbs",
             _ => "sockets",
         }),
         unpack_on: (!cannot).then_some(if gpu { "gpu" } else { "cpu" }),
@@ -264,13 +265,18 @@ fn summary(s: &Situation, over: &[&Load], gpu: bool) -> String {
             "no SDP was given: with --sdp FILE links, buffers and CPU are compared with what it needs; frames would be {on}"
         ),
         (Source::Storage, _) => format!("a capture is read by the CPU as fast as it goes, {on}"),
-        (Source::Network, cost) if s.bypass.contains(&"Rivermax") => {
+        (Source::Network, cost) if by_card(s).is_some() => {
             let sockets = cost.map_or_else(String::new, |cost| format!("; with sockets {cost}"));
-            format!("Rivermax receives it, {on}{sockets}")
+            format!("{} receives it, {on}{sockets}", by_card(s).unwrap_or_default())
         }
         (Source::Network, Some(cost)) => format!("sockets receive it: {cost}; {on}"),
         (Source::Network, None) => format!("sockets receive it, {on}; the SDP has no frame rate to compare with"),
     }
+}
+
+/// The way in by which a card writes into memory by itself, the one that is taken first.
+fn by_card(s: &Situation) -> Option<&'static str> {
+    ["Rivermax", "verbs"].into_iter().find(|way| s.bypass.contains(way))
 }
 
 fn bypass(s: &Situation, cannot: bool) -> Technique {
@@ -347,7 +353,7 @@ fn rdma(s: &Situation) -> Technique {
         .max_by(|a, b| a.share().unwrap_or(0.0).total_cmp(&b.share().unwrap_or(0.0)));
     let near = gpu.near.map_or("", Near::as_str);
     let busiest = crossing.and_then(|l| Some((l, l.share()?)));
-    let uses = if s.bypass.contains(&"Rivermax") { "Rivermax does it" } else { "gdmedia cannot use it yet" };
+    let uses = by_card(s).map_or_else(|| "gdmedia cannot use it yet".to_owned(), |way| format!("{way} does it"));
     match busiest {
         Some((load, share)) if share > 0.5 => it(
             Helps::Yes,
@@ -403,7 +409,11 @@ fn overlap(s: &Situation, gpu: bool) -> Technique {
 
 /// What `--backend` calls a way in.
 fn option(way: &str) -> &'static str {
-    if way == "Rivermax" { "rivermax" } else { "xdp" }
+    match way {
+        "Rivermax" => "rivermax",
+        "verbs" => "verbs",
+        _ => "xdp",
+    }
 }
 
 fn percent(cores: f64) -> String {

@@ -104,6 +104,12 @@ impl Machine {
         each.into_iter().filter(|(have, _)| !have).map(|(_, name)| name).collect()
     }
 
+    /// It may take raw packets of a card and lock their memory; else what is missing.
+    pub fn missing_for_verbs(&self) -> Vec<&'static str> {
+        let of_it = |name: &&'static str| matches!(*name, "cap_net_raw" | "cap_ipc_lock");
+        self.missing_for_xdp().into_iter().filter(of_it).collect()
+    }
+
     /// Octets of the kernel's memory that a receiver's socket gets: twice what is asked for.
     pub fn buffer(&self) -> Option<u64> {
         let most = if self.may(NET_ADMIN) { u64::MAX } else { self.rmem_max? };

@@ -52,6 +52,8 @@ pub struct Xdp {
 pub struct Uses {
     /// NVIDIA Rivermax.
     pub rivermax: bool,
+    /// ibverbs.
+    pub verbs: bool,
 }
 
 /// A GPU as its driver tells.
@@ -114,7 +116,7 @@ impl System for Here {
         std::env::var(name).ok().filter(|v| !v.is_empty())
     }
     fn uses(&self) -> Uses {
-        Uses { rivermax: cfg!(feature = "rivermax") }
+        Uses { rivermax: cfg!(feature = "rivermax"), verbs: cfg!(feature = "verbs") }
     }
     #[cfg(feature = "cuda")]
     fn gpu(&self, near: Option<&str>) -> Cuda {

@@ -257,7 +257,7 @@ fn a_good_machine_is_good() {
         ("hugepages", "1024 of 2 MiB, 1000 free"),
         ("distance", "ens1 is behind the same PCIe switch; NUMA node 0, cores 0-7"),
         ("bar1", "256 GiB, 255 GiB free"),
-        ("verbs", "mlx5_7 (ens1), library there; gdmedia cannot use it yet"),
+        ("verbs", "mlx5_7 (ens1), library there; this gdmedia was built without it"),
         ("dpdk", "ens1 can be shared with the kernel, 1024 huge pages; gdmedia cannot use it yet"),
         (
             "af-xdp",
@@ -913,6 +913,24 @@ fn rivermax_could_be_had_where_the_card_is() {
     assert_eq!(mendable(&machine).mendable, ["AF_XDP", "Rivermax"]);
     machine.fake.uses.rivermax = false;
     assert_eq!(mendable(&machine).mendable, ["AF_XDP"], "not built in");
+}
+
+#[test]
+fn verbs_is_there_with_card_library_and_rights() {
+    let mut machine = Lab::new();
+    machine.fake.uses.verbs = true;
+    let report = machine.examine();
+    let text = &find(&report, "verbs").text;
+    assert!(text.contains("mlx5_7 (ens1), library there; this user lacks cap_net_raw"), "{text}");
+    assert!(find(&report, "verbs").fix.iter().any(|fix| fix.contains("setcap cap_net_raw")), "{report:#?}");
+    // CAP_NET_RAW and CAP_IPC_LOCK.
+    machine.tree.file("proc/self/status", "CapEff:\t0000000000006000\n");
+    let report = machine.examine();
+    assert_eq!(find(&report, "verbs").state, State::Good, "{report:#?}");
+    assert!(technique(&report, "kernel-bypass").1.contains("verbs is there (--backend verbs)"), "{report:#?}");
+    assert!(technique(&report, "gpudirect-rdma").1.ends_with("; verbs does it"), "{report:#?}");
+    assert_eq!(report.recommendation.receive_by, Some("verbs"));
+    assert!(report.recommendation.summary.starts_with("verbs receives it, unpacked on the GPU"), "{report:#?}");
 }
 
 #[test]

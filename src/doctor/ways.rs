@@ -55,7 +55,7 @@ pub fn findings(
     let out = vec![
         sockets(machine),
         xdp(root, system, machine, interfaces, &mut bypass),
-        verbs(root, system, interfaces),
+        verbs(root, system, machine, interfaces, &mut bypass),
         dpdk(machine, interfaces, &devices),
         rivermax(root, system, &devices, interfaces, &mut bypass),
     ];
@@ -125,32 +125,53 @@ fn stamps(features: Option<Features>, types: bool) -> &'static str {
     }
 }
 
-fn verbs(root: &Root, system: &dyn System, interfaces: &[Interface]) -> Finding {
+fn verbs(
+    root: &Root,
+    system: &dyn System,
+    machine: &Machine,
+    interfaces: &[Interface],
+    bypass: &mut Bypass,
+) -> Finding {
     const ID: &str = "verbs";
+    let mut used = false;
     let cards: Vec<String> = root
         .names("sys/class/infiniband")
         .into_iter()
         .map(|card| {
             let here = root.resolved(&format!("sys/class/infiniband/{card}/device"));
             let of = |i: &&Interface| i.device.as_ref().is_some_and(|d| Some(&d.path) == here.as_ref());
-            interfaces.iter().find(of).map_or_else(|| card.clone(), |i| format!("{card} ({})", i.base.name))
+            let its = interfaces.iter().find(of);
+            used |= its.is_some();
+            its.map_or_else(|| card.clone(), |i| format!("{card} ({})", i.base.name))
         })
         .collect();
     let library = system.library(&["libibverbs.so.1"]);
-    let gives = "header and payload apart, straight into memory of the program or of a GPU";
-    let finding = match (cards.is_empty(), library) {
-        (true, None) => Finding::new(ID, State::Missing, "no RDMA card, and libibverbs is not installed"),
-        (true, Some(_)) => Finding::new(ID, State::Missing, "no RDMA card (nothing in /sys/class/infiniband)"),
+    let gives = "header and payload apart, straight into memory of the program or of a GPU, without a licence";
+    let missing = |text: String| Finding::new(ID, State::Missing, text).gives(gives);
+    let have = cards.join(", ");
+    match (cards.is_empty(), library) {
+        (true, None) => return missing("no RDMA card, and libibverbs is not installed".into()),
+        (true, Some(_)) => return missing("no RDMA card (nothing in /sys/class/infiniband)".into()),
         (false, None) => {
-            Finding::new(ID, State::Missing, format!("{}, but libibverbs is not installed", cards.join(", ")))
-                .fix("apt install libibverbs1 ibverbs-providers")
+            return missing(format!("{have}, but libibverbs is not installed"))
+                .fix("apt install libibverbs1 ibverbs-providers");
         }
-        (false, Some(_)) => {
-            let text = format!("{}, library there; gdmedia cannot use it yet", cards.join(", "));
-            Finding::new(ID, State::Missing, text)
-        }
-    };
-    finding.gives(gives)
+        (false, Some(_)) => {}
+    }
+    if !system.uses().verbs {
+        return missing(format!("{have}, library there; this gdmedia was built without it"));
+    }
+    if !used && !interfaces.is_empty() {
+        return missing(format!("{have}, library there; none of them is the card of these interfaces"));
+    }
+    let rights = machine.missing_for_verbs();
+    if rights.is_empty() {
+        bypass.usable.push("verbs");
+        return Finding::good(ID, format!("{have}, library there"));
+    }
+    bypass.mendable.push("verbs");
+    missing(format!("{have}, library there; this user lacks {}", rights.join(", ")))
+        .fix(format!("setcap {}+ep $(command -v gdmedia)", rights.join(",")))
 }
 
 fn dpdk(machine: &Machine, interfaces: &[Interface], devices: &[pci::Device]) -> Finding {

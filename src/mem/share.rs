@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Region;
-use super::cuda::{Pinned, Slab};
+use super::cuda::{Device, Pinned, Slab};
 use crate::error::{Error, Kind, Result};
 use crate::gpu::{Gpu, Stream, check, sys};
 use std::ffi::{c_char, c_void};
@@ -35,25 +35,39 @@ impl Slab {
     /// # Errors
     /// The GPU's driver makes none.
     pub fn dma_buf(&self) -> Result<OwnedFd> {
-        let gpu = self.gpu();
-        let refused = || Error::new(Kind::Unavailable, format!("GPU {} exports no dma-buf", gpu.number()));
-        let cure = "install NVIDIA's open kernel modules on Linux 5.12 or later, or share memory by CUDA IPC";
-        gpu.bind()?;
-        if gpu.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)? == 0 {
-            return Err(refused().because("its driver does not support it (DMA_BUF_SUPPORTED is 0)").cure(cure));
-        }
-        let mut fd: i32 = -1;
-        let kind = sys::CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
-        let to = (&raw mut fd).cast::<c_void>();
-        // SAFETY: the range is the whole allocation, a multiple of the page size; for this kind an `int` is written.
-        let code = unsafe { sys::cuMemGetHandleForAddressRange(to, self.address(), self.octets(), kind, 0) };
-        check("cuMemGetHandleForAddressRange", code).map_err(|fault| refused().because(fault).cure(cure))?;
-        if fd < 0 {
-            return Err(refused().because("its driver gave no file").cure(cure));
-        }
-        // SAFETY: a new file that nobody else knows.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        dma_buf(self.gpu(), self.address(), self.octets())
     }
+}
+
+impl Region<Device> {
+    /// The region as a dma-buf, which other drivers (network, display, video) import. Its length is to be a multiple of
+    /// [`GRAIN`](super::cuda::GRAIN), and `gpu` the one that it belongs to.
+    ///
+    /// # Errors
+    /// The GPU's driver makes none.
+    pub fn dma_buf(&self, gpu: &Arc<Gpu>) -> Result<OwnedFd> {
+        dma_buf(gpu, self.address(), self.len())
+    }
+}
+
+fn dma_buf(gpu: &Gpu, address: u64, octets: usize) -> Result<OwnedFd> {
+    let refused = || Error::new(Kind::Unavailable, format!("GPU {} exports no dma-buf", gpu.number()));
+    let cure = "install NVIDIA's open kernel modules on Linux 5.12 or later, or share memory by CUDA IPC";
+    gpu.bind()?;
+    if gpu.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)? == 0 {
+        return Err(refused().because("its driver does not support it (DMA_BUF_SUPPORTED is 0)").cure(cure));
+    }
+    let mut fd: i32 = -1;
+    let kind = sys::CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+    let to = (&raw mut fd).cast::<c_void>();
+    // SAFETY: the driver checks the range; for this kind an `int` is written.
+    let code = unsafe { sys::cuMemGetHandleForAddressRange(to, address, octets, kind, 0) };
+    check("cuMemGetHandleForAddressRange", code).map_err(|fault| refused().because(fault).cure(cure))?;
+    if fd < 0 {
+        return Err(refused().because("its driver gave no file").cure(cure));
+    }
+    // SAFETY: a new file that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Memory of the GPU that another process shares: its [`Slab`].

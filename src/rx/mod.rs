@@ -15,6 +15,8 @@ pub mod rivermax;
 pub mod socket;
 pub mod survey;
 pub mod tap;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 pub mod wait;
 pub mod xdp;
 
@@ -30,6 +32,8 @@ pub use renewed::Renewed;
 pub use rivermax::Rivermax;
 pub use socket::Socket;
 pub use tap::Tap;
+#[cfg(feature = "verbs")]
+pub use verbs::Verbs;
 pub use wait::Wait;
 pub use xdp::Xdp;
 

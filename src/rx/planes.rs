@@ -11,6 +11,7 @@ use crate::{
 use std::sync::Arc;
 
 /// What placement by sequence number asks for.
+#[cfg(any(feature = "cuda", feature = "rivermax"))]
 pub const PAGE: usize = 4096;
 
 /// A space that a card writes to.

@@ -2,6 +2,9 @@
 //! it, how to send to it, and what it cannot do and why. Then one line here gives it all the tests.
 
 mod behaviour;
+#[cfg(feature = "verbs")]
+#[path = "../verbs/library.rs"]
+mod library;
 mod memory;
 #[path = "../netns/mod.rs"]
 mod netns;
@@ -13,6 +16,8 @@ mod setup;
 mod socket;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "verbs")]
+mod verbs;
 mod xdp;
 
 use setup::Setup;
@@ -68,6 +73,15 @@ mod by_rivermax {
     put_through!(no_split, Some(Box::new(crate::rivermax::no_split())));
 }
 
+#[cfg(feature = "verbs")]
+mod by_verbs {
+    put_through!(whole, Some(Box::new(crate::verbs::whole())));
+    put_through!(cut_short, Some(Box::new(crate::verbs::cut_short())));
+    put_through!(cut_long, Some(Box::new(crate::verbs::cut_long())));
+    put_through!(classic, Some(Box::new(crate::verbs::classic())));
+    put_through!(on_veth, crate::verbs::Veth::new().map(|veth| Box::new(veth) as _));
+}
+
 /// Two receivers, on one thread, of one flow's two legs.
 macro_rules! put_through_together {
     ($backends:ident, $setup:expr) => {
@@ -80,6 +94,8 @@ mod together {
     put_through_together!(xdp_and_socket, crate::pair::xdp_and_socket());
     #[cfg(feature = "rivermax-stand-in")]
     put_through_together!(rivermax_and_socket, crate::pair::rivermax_and_socket());
+    #[cfg(feature = "verbs")]
+    put_through_together!(verbs_and_socket, crate::pair::verbs_and_socket());
 }
 
 put_through!(xdp_in_the_driver, crate::xdp::Veth::new(gdmedia::rx::xdp::Mode::Native).map(|veth| Box::new(veth) as _));

@@ -24,6 +24,11 @@ pub fn rivermax_and_socket() -> Option<Box<dyn Setup>> {
     Pair::of_both(Some(crate::rivermax::split()), Some(Loopback::new()))
 }
 
+#[cfg(feature = "verbs")]
+pub fn verbs_and_socket() -> Option<Box<dyn Setup>> {
+    Pair::of_both(Some(crate::verbs::cut_long()), Some(Loopback::new()))
+}
+
 impl Pair {
     fn of_both(first: Option<impl Setup + 'static>, second: Option<impl Setup + 'static>) -> Option<Box<dyn Setup>> {
         Some(Box::new(Pair([Box::new(first?), Box::new(second?)])))

@@ -1,6 +1,8 @@
 //! Which receiver is used, and why no other: `--backend`.
 
+mod dpdk;
 mod rivermax;
+mod verbs;
 
 use super::{Args, CaptureClock, HOLD, Pace, report};
 use clap::ValueEnum;
@@ -28,6 +30,10 @@ pub enum Backend {
     Xdp,
     /// NVIDIA Rivermax: the card writes into the ring by itself
     Rivermax,
+    /// ibverbs: a card of Mellanox or NVIDIA writes into the ring by itself; needs no licence
+    Verbs,
+    /// DPDK: its drivers take a port away from the kernel, or a virtual one
+    Dpdk,
 }
 
 /// Opens the receiver of so many legs, the first ones; `gpu`: frames are to be unpacked there. What it had to do without is
@@ -35,8 +41,11 @@ pub enum Backend {
 type Open = fn(Inputs<'_>, usize, Option<&Arc<Gpu>>, &mut Vec<Passed>) -> Result<Receiving>;
 
 /// Those that go round the kernel and may write into memory of the GPU, in the order in which `auto` tries them.
-const BYPASS: [(Backend, &str, Open); 1] =
-    [(Backend::Rivermax, "rivermax", |inputs, legs, gpu, passed| inputs.rivermax(legs, gpu, passed))];
+const BYPASS: [(Backend, &str, Open); 3] = [
+    (Backend::Rivermax, "rivermax", |inputs, legs, gpu, passed| inputs.rivermax(legs, gpu, passed)),
+    (Backend::Verbs, "verbs", |inputs, legs, gpu, passed| inputs.verbs(legs, gpu, passed)),
+    (Backend::Dpdk, "dpdk", |inputs, legs, gpu, passed| inputs.dpdk(legs, gpu, passed)),
+];
 
 impl Backend {
     fn is_bypass(self) -> bool {
@@ -100,9 +109,18 @@ impl Inputs<'_> {
     /// A backend is named that cannot be had, or none can.
     pub fn open(self, gpu: Option<&Arc<Gpu>>) -> Result<Opened> {
         let named = |backend| self.args.backend.contains(&backend);
-        if !named(Backend::Auto) && !named(Backend::Rivermax) && self.args.rivermax.is_some() {
-            return Err(Error::new(Kind::Usage, "--rivermax tells Rivermax something, and --backend leaves it out")
-                .cure("leave one of them out"));
+        let told = [
+            (Backend::Rivermax, "rivermax", &self.args.rivermax),
+            (Backend::Verbs, "verbs", &self.args.verbs),
+            (Backend::Dpdk, "dpdk", &self.args.dpdk),
+        ];
+        let left_out = |(backend, _, words): &&(Backend, &str, &Option<String>)| words.is_some() && !named(*backend);
+        if let Some((_, name, _)) = told.iter().find(left_out).filter(|_| !named(Backend::Auto)) {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("--{name} tells {name} something, and --backend leaves it out"),
+            )
+            .cure("leave one of them out"));
         }
         if !named(Backend::Xdp) && self.args.xdp.is_some() {
             return Err(Error::new(Kind::Usage, "--xdp tells AF_XDP something, and --backend does not name it")
@@ -121,6 +139,8 @@ impl Inputs<'_> {
         }
         // A word that nobody knows is no reason to receive otherwise.
         self.check_rivermax()?;
+        self.check_verbs()?;
+        self.check_dpdk()?;
         let mut passed = Vec::new();
         let legs = self.receivers()?;
         let mut all = Vec::new();
@@ -272,6 +292,7 @@ impl Inputs<'_> {
 /// What those that go round the kernel share.
 #[cfg(feature = "bypass")]
 impl Inputs<'_> {
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     fn goes_on(self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }

@@ -34,6 +34,8 @@ impl Args {
         args.interface.clone_from(&receiver.interfaces);
         args.xdp.clone_from(&receiver.xdp);
         args.rivermax.clone_from(&receiver.rivermax);
+        args.verbs.clone_from(&receiver.verbs);
+        args.dpdk.clone_from(&receiver.dpdk);
         args.core = receiver.core.or(given.core);
         args.crew = given.crew.clone().filter(|_| receiver.core.is_none());
         args.memory = given.memory;
@@ -103,6 +105,8 @@ impl From<config::Backend> for backend::Backend {
             config::Backend::Socket => backend::Backend::Socket,
             config::Backend::Xdp => backend::Backend::Xdp,
             config::Backend::Rivermax => backend::Backend::Rivermax,
+            config::Backend::Verbs => backend::Backend::Verbs,
+            config::Backend::Dpdk => backend::Backend::Dpdk,
         }
     }
 }

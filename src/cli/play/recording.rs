@@ -34,6 +34,8 @@ fn refuse(args: &Args) -> Result<()> {
         (args.compare_legs, "--compare-legs"),
         (args.redundancy.is_some(), "--redundancy"),
         (args.rivermax.is_some(), "--rivermax"),
+        (args.verbs.is_some(), "--verbs"),
+        (args.dpdk.is_some(), "--dpdk"),
         (args.xdp.is_some(), "--xdp"),
         (args.flow.is_some(), "--flow"),
     ];

@@ -22,6 +22,8 @@ pub enum Attached {
 pub struct Device {
     /// Its name.
     pub name: String,
+    /// Its address on the Ethernet; zeros where it has none.
+    pub mac: [u8; 6],
     /// Octets of an IP packet at most.
     pub mtu: u32,
     /// The XDP program that runs there, by its number.
@@ -32,6 +34,7 @@ pub struct Device {
     queues: u32,
 }
 
+const ADDRESS: u16 = 1;
 const IFNAME: u16 = 3;
 const MTU: u16 = 4;
 const LINK: u16 = 5;
@@ -80,6 +83,7 @@ fn parse(message: &[u8]) -> io::Result<Device> {
     let (mut parent, mut vlan) = (None, None);
     for (kind, value) in Attributes(attributes) {
         match kind {
+            ADDRESS => device.mac = value.first_chunk().copied().unwrap_or_default(),
             IFNAME => device.name = text(value),
             MTU => device.mtu = u32_at(value, 0).unwrap_or_default(),
             LINK => parent = u32_at(value, 0),
@@ -222,6 +226,7 @@ mod tests {
         let data = attribute(2 | 0x8000, &attribute(1, &100u16.to_ne_bytes()));
         let xdp = [attribute(2, &[1]), attribute(4, &77u32.to_ne_bytes())].concat();
         let answer = message(&[
+            attribute(ADDRESS, &[2, 0, 0, 0, 0, 7]),
             attribute(IFNAME, b"eth1.100\0"),
             attribute(MTU, &9000u32.to_ne_bytes()),
             attribute(LINK, &3u32.to_ne_bytes()),
@@ -231,7 +236,8 @@ mod tests {
         ]);
         let device = parse(&answer).unwrap();
         let program = Some((77, Attached::Native));
-        let wanted = Device { name: "eth1.100".into(), mtu: 9000, program, vlan_of: Some((3, 100)), queues: 4 };
+        let mac = [2, 0, 0, 0, 0, 7];
+        let wanted = Device { name: "eth1.100".into(), mac, mtu: 9000, program, vlan_of: Some((3, 100)), queues: 4 };
         assert_eq!(device, wanted);
         for len in 0..answer.len() {
             let _ = parse(&answer[..len]);

@@ -59,7 +59,8 @@ pub fn sort(memory: &[u8], packet: &Descriptor, legs: &[Option<JoinedLeg>], port
     answer
 }
 
-fn admits(sources: &SourceFilter, source: IpAddr) -> bool {
+/// Whether a filter lets a sender through.
+pub fn admits(sources: &SourceFilter, source: IpAddr) -> bool {
     match sources {
         SourceFilter::Any => true,
         SourceFilter::Include(list) => list.contains(&source),

@@ -26,7 +26,7 @@
 
 mod abi;
 mod btf;
-mod device;
+pub(in crate::rx) mod device;
 mod filter;
 pub mod helper;
 mod leg;
@@ -46,6 +46,10 @@ mod veth;
 
 pub(crate) use btf::FILE as BTF;
 pub use device::Attached;
+#[cfg(feature = "verbs")]
+pub(in crate::rx) use leg::admits;
+#[cfg(feature = "verbs")]
+pub(in crate::rx) use options::time;
 pub use options::{BusyPoll, Mode, Options};
 
 use super::socket::{MAX_LEGS, find_interface, open, tai_now, tai_offset};

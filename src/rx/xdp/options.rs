@@ -129,7 +129,8 @@ impl Options {
     }
 }
 
-fn time(text: &str) -> Option<Duration> {
+/// A time such as `500us`, `20ms`, `1s`.
+pub fn time(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok()?;

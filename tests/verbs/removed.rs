@@ -1,0 +1,129 @@
+//! Devices that are pulled out, ports that go down, queues that fail.
+
+use crate::card::{Card, poll};
+use gdmedia::event::{Event, What};
+use gdmedia::mem::Host;
+use gdmedia::rx::verbs::Cut;
+use gdmedia::rx::{Receiver, RxError, Verbs};
+use std::time::{Duration, Instant};
+
+/// Polls until it fails.
+fn error(receiver: &mut Verbs<Host>) -> gdmedia::Error {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not notice");
+        match receiver.poll() {
+            Ok(lease) => receiver.release(lease),
+            Err(RxError::Failed(error)) => return error,
+            Err(RxError::End) => panic!("no end"),
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_pulled_out_ends_reception_with_the_reason() {
+    for held in [false, true] {
+        let card = Card::new();
+        let mut receiver = card.receiver(&card.options(Cut::At(96), 64));
+        card.deliver_one(&[0x80; 300], 0);
+        let lease = receiver.poll().unwrap();
+        assert_eq!(lease.slots().len(), 1);
+        card.deliver_one(&[0x81; 300], 0);
+        card.control.pull();
+        if !held {
+            receiver.release(lease);
+        }
+        let error = error(&mut receiver);
+        assert!(error.to_string().contains(&format!("device {} has gone", card.name)), "{error}");
+        assert!(!error.cure_text().is_empty());
+        let mut events = Vec::new();
+        receiver.take_events(&mut events);
+        assert!(matches!(events[..], [Event { what: What::InterfaceGone { leg: 0 }, .. }]), "{events:?}");
+        let mut remarks = Vec::new();
+        receiver.finish(&mut remarks).unwrap();
+        drop(receiver);
+        // It is back: a new receiver receives.
+        card.control.put_back();
+        let mut receiver = card.receiver(&card.options(Cut::At(96), 64));
+        assert!(card.deliver_one(&[0x82; 300], 0));
+        assert_eq!(poll(&mut receiver), [vec![0x82; 300]]);
+    }
+}
+
+#[test]
+fn a_device_that_goes_while_nothing_comes_is_noticed() {
+    let card = Card::new();
+    let mut receiver = card.receiver(&card.options(Cut::None, 64));
+    card.control.pull();
+    assert!(error(&mut receiver).to_string().contains("has gone"));
+    drop(receiver);
+    card.control.put_back();
+}
+
+#[test]
+fn a_port_that_goes_down_and_up_again_is_no_failure() {
+    let card = Card::new();
+    let mut receiver = card.receiver(&card.options(Cut::None, 64));
+    for _ in 0..3 {
+        card.control.port(false);
+        assert!(!card.deliver_one(&[0x80; 300], 0));
+        (0..200).for_each(|_| assert!(poll(&mut receiver).is_empty()));
+        card.control.port(true);
+        assert!(card.deliver_one(&[0x80; 300], 0));
+        assert_eq!(poll(&mut receiver).len(), 1);
+    }
+}
+
+#[test]
+fn a_queue_in_error_begins_anew() {
+    for cut in [Cut::None, Cut::At(96)] {
+        let card = Card::new();
+        let mut receiver = card.receiver(&card.options(cut, 64));
+        let mut came = 0;
+        for n in 0..400 {
+            if n % 100 == 50 {
+                card.control.fatal();
+                // Entries come back, or the event is heard.
+                let begun = Instant::now();
+                while card.control.counts().posted < 32 && begun.elapsed() < Duration::from_secs(20) {
+                    came += poll(&mut receiver).len();
+                }
+                (0..200).for_each(|_| came += poll(&mut receiver).len());
+            }
+            assert!(card.deliver_one(&[0x80; 300], 0), "{n} {cut:?}");
+            came += poll(&mut receiver).len();
+        }
+        assert_eq!((came, receiver.counters().datagrams), (400, 400), "{cut:?}");
+        let mut remarks = Vec::new();
+        receiver.finish(&mut remarks).unwrap();
+        assert!(remarks.iter().any(|r| r.contains("began anew")), "{remarks:?}");
+    }
+}
+
+#[test]
+fn a_queue_that_stays_in_error_is_given_up() {
+    let card = Card::new();
+    let mut receiver = card.receiver(&card.options(Cut::None, 64));
+    card.control.fail("ibv_modify_qp", libc::EINVAL, 1);
+    card.control.fatal();
+    let text = error(&mut receiver).to_string();
+    assert!(text.contains("beginning anew on") && text.contains("ibv_modify_qp"), "{text}");
+}
+
+#[test]
+fn completions_that_are_lost_end_reception() {
+    let card = Card::new();
+    let mut receiver = card.receiver(&card.options(Cut::None, 64));
+    card.control.overrun();
+    let text = error(&mut receiver).to_string();
+    assert!(text.contains("IBV_EVENT_CQ_ERR") || text.contains("completions"), "{text}");
+}
+
+#[test]
+fn completions_that_cannot_be_read_end_reception() {
+    let card = Card::new();
+    let mut receiver = card.receiver(&card.options(Cut::None, 64));
+    card.control.fail("ibv_start_poll", libc::EINVAL, 1);
+    let text = error(&mut receiver).to_string();
+    assert!(text.contains("taking completions on") && text.contains("Invalid argument"), "{text}");
+}
