@@ -31,8 +31,10 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
         ("daemon", cfg!(feature = "daemon")),
         ("gst", cfg!(feature = "gst")),
         ("preview", cfg!(feature = "preview")),
+        ("dpdk", cfg!(feature = "dpdk")),
         ("rivermax", cfg!(feature = "rivermax")),
         ("rivermax-stand-in", cfg!(feature = "rivermax-stand-in")),
+        ("verbs", cfg!(feature = "verbs")),
     ];
     let names: Vec<&str> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
     let names = if names.is_empty() { "none".into() } else { names.join(", ") };
