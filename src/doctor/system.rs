@@ -52,6 +52,8 @@ pub struct Xdp {
 pub struct Uses {
     /// NVIDIA Rivermax.
     pub rivermax: bool,
+    /// DPDK, and which one.
+    pub dpdk: Option<&'static str>,
 }
 
 /// A GPU as its driver tells.
@@ -114,7 +116,11 @@ impl System for Here {
         std::env::var(name).ok().filter(|v| !v.is_empty())
     }
     fn uses(&self) -> Uses {
-        Uses { rivermax: cfg!(feature = "rivermax") }
+        #[cfg(feature = "dpdk")]
+        let dpdk = Some(crate::rx::dpdk::version());
+        #[cfg(not(feature = "dpdk"))]
+        let dpdk = None;
+        Uses { rivermax: cfg!(feature = "rivermax"), dpdk }
     }
     #[cfg(feature = "cuda")]
     fn gpu(&self, near: Option<&str>) -> Cuda {

@@ -204,9 +204,15 @@ impl Drop for Change {
 }
 
 /// Such as `DPDK 22.11.11`.
-pub fn version() -> String {
+pub fn version() -> &'static str {
     // SAFETY: a text that never changes.
-    unsafe { CStr::from_ptr(gd_version()) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(gd_version()) }.to_str().unwrap_or("DPDK")
+}
+
+/// The program has more rights than its user (file capabilities, setuid).
+pub fn has_raised_rights() -> bool {
+    // SAFETY: a number of the kernel's.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Starts the environment. DPDK keeps the words, so they are never freed.
@@ -447,10 +453,10 @@ impl Port {
         unsafe { gd_receive(self.number, queue, packets.as_mut_ptr(), packets.len() as u32) as usize }
     }
 
-    /// Sends a frame; `false` where there is no room.
-    pub fn send(&mut self, frame: &[u8]) -> bool {
+    /// Sends a frame. One that finds no room is lost, as on any network: what we say is said again.
+    pub fn send(&mut self, frame: &[u8]) {
         // SAFETY: readable for this length; the port runs.
-        unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) == 0 }
+        unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
     }
 
     pub fn counts(&self) -> Counts {

@@ -37,6 +37,11 @@ pub fn start(words: &[String]) -> Result<()> {
         State::New => {}
     }
     refuse(words)?;
+    if abi::has_raised_rights() && has(words, &["-d"]) {
+        // Whoever may start this program may not choose what runs with its rights.
+        return Err(Error::new(Kind::Permission, "eal=-d names a driver's library, and this program has rights of its own")
+            .cure("install the driver where DPDK looks for drivers, or start without setcap and setuid"));
+    }
     let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
         .chain(by_itself(words))
         .chain(words.iter().cloned())
@@ -62,11 +67,6 @@ pub fn start(words: &[String]) -> Result<()> {
     }
     *state = State::Running(words.to_vec());
     Ok(())
-}
-
-/// It runs.
-pub fn runs() -> bool {
-    matches!(&*STATE.lock().unwrap_or_else(PoisonError::into_inner), State::Running(_))
 }
 
 fn failed(refused: Refused) -> Error {

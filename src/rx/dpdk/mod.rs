@@ -21,6 +21,7 @@
 //! an interface (`net_af_packet`, `net_af_xdp`) or a capture (`net_pcap`). It serves one receiver, for both of its legs.
 //!
 //! Built with the feature `dpdk`, against the libraries of `libdpdk-dev`. Run on virtual devices; on no card yet.
+#![allow(unsafe_code)]
 
 mod abi;
 mod eal;
@@ -61,9 +62,9 @@ const CUT_BEFORE: u16 = 14 + 20 + 8;
 /// Nanoseconds between two looks at what the ports count, and at what there is to say.
 const LOOK_NANOS: u64 = 100_000_000;
 
-/// DPDK's version, and whether it runs in this process.
-pub fn version() -> (String, bool) {
-    (abi::version(), eal::runs())
+/// Which DPDK this program was built with, such as `DPDK 22.11.11`.
+pub fn version() -> &'static str {
+    abi::version()
 }
 
 /// A flow as DPDK receives it, its body plane in the space `M`.
@@ -91,6 +92,8 @@ pub struct Dpdk<M: Planes> {
     counters: RxCounters,
     /// Packets in more pieces than were asked for.
     scattered: u64,
+    /// Lost by ports that have gone.
+    lost: u64,
     /// The last port that has gone, once none is left.
     broken: Option<String>,
     events: Vec<Event>,
@@ -125,7 +128,7 @@ impl<M: Planes> Dpdk<M> {
             ));
         }
         eal::start(&options.eal)?;
-        let mut notes = vec![abi::version()];
+        let mut notes = vec![abi::version().to_owned()];
         let (mut ports, mut port_of) = (Vec::<Port>::new(), Vec::new());
         for (number, spec) in options.ports.iter().enumerate() {
             let same = options.ports.iter().take(number).position(|other| other == spec);
@@ -167,9 +170,14 @@ impl<M: Planes> Dpdk<M> {
         }
         notes.push(note);
         let split = built.split.zip(built.bodies.as_ref());
-        for port in &mut ports {
-            // SAFETY: pools are dropped after ports: the fields' order, and below the locals' (ports are dropped first).
-            unsafe { port.start(&options, room, &built.pool, split, &mut notes) }?;
+        // SAFETY: pools are dropped after ports: here, and by the fields' order.
+        let mut start = |port: &mut Port| unsafe { port.start(&options, room, &built.pool, split, &mut notes) };
+        if let Err(error) = ports.iter_mut().try_for_each(&mut start) {
+            drop(ports);
+            return Err(error);
+        }
+        if let gpus @ 1.. = abi::gpus() {
+            notes.push(format!("DPDK has a driver for {gpus} GPU(s) (rte_gpu); gdmedia registers memory with CUDA itself"));
         }
         notes.push("UDP checksums are not checked; no merging (GRO)".into());
         let caps = Caps {
@@ -199,6 +207,7 @@ impl<M: Planes> Dpdk<M> {
             caps,
             counters: RxCounters::default(),
             scattered: 0,
+            lost: 0,
             broken: None,
             events: Vec::new(),
             looked: Tai(0),
@@ -328,14 +337,16 @@ impl<M: Planes> Dpdk<M> {
                 let of_it =
                     legs.iter().enumerate().filter(|(_, leg)| leg.as_ref().is_some_and(|leg| leg.port == number));
                 events.extend(of_it.map(|(leg, _)| Event { at: now, what: What::InterfaceGone { leg: leg as u8 } }));
-                self.broken = Some(port.name().to_owned());
             }
         }
-        if !self.ports.iter().all(|port| port.gone) {
-            // The last one ends this receiver.
-            self.broken = None;
+        self.counters.kernel_dropped = self.lost + self.ports.iter().map(lost).sum::<u64>();
+        if !self.ports.is_empty() && self.ports.iter().all(|port| port.gone) {
+            // That ends this receiver. The next one may have the same ports, while buffers of these are read still.
+            self.broken = self.ports.last().map(|port| port.name().to_owned());
+            self.lost = self.counters.kernel_dropped;
+            self.legs = [None, None];
+            self.ports.clear();
         }
-        self.counters.kernel_dropped = self.ports.iter().map(lost).sum();
     }
 
     /// Gives a leg up.

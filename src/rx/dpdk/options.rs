@@ -66,10 +66,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The port that leg `number` is to use.
-    pub(super) fn port(&self, number: usize) -> Option<&str> {
-        self.ports.get(number).or(self.ports.last()).map(String::as_str)
-    }
     /// The address of port number `number` in [`Options::ports`].
     pub(super) fn address(&self, number: usize) -> Option<Ipv4Addr> {
         self.addresses.get(number).or(self.addresses.last()).copied()
@@ -176,11 +172,6 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, wanted);
-        assert_eq!((options.port(0), options.port(1), options.port(7)), (
-            Some("net_af_packet0,iface=rx0"),
-            Some("0000:3b:00.0"),
-            Some("0000:3b:00.0")
-        ));
         options.change("").unwrap();
         assert_eq!(options, wanted);
         for wrong in [

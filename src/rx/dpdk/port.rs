@@ -135,7 +135,7 @@ impl Port {
         let info = &self.info;
         let queues = options.queues.min(u16::try_from(info.max_queues).unwrap_or(u16::MAX)).max(1);
         let stamps = options.stamps != Stamping::Software && info.stamps;
-        // What a frame has beside: Ethernet with two tags and its check sequence.
+        // What a frame has besides: Ethernet with two tags and its check sequence.
         let mtu = room.saturating_sub(26).min(info.max_mtu).min(u32::from(u16::MAX)) as u16;
         let (descriptors, isolated) = (options.descriptors, self.isolated);
         let setup = Setup { queues, descriptors, mtu, split, stamps, isolated, pool };
@@ -199,14 +199,14 @@ impl Port {
     pub fn other(&mut self, frame: &[u8]) {
         let Port { raw, host, began, .. } = self;
         if let Some(host) = host {
-            host.receive(frame, began.elapsed(), &mut |frame| drop(raw.send(frame)));
+            host.receive(frame, began.elapsed(), &mut |frame| raw.send(frame));
         }
     }
     /// Says what is due.
     pub fn tick(&mut self) {
         let Port { raw, host, began, .. } = self;
         if let Some(host) = host {
-            host.tick(began.elapsed(), &mut |frame| drop(raw.send(frame)));
+            host.tick(began.elapsed(), &mut |frame| raw.send(frame));
         }
     }
 
@@ -240,7 +240,7 @@ impl Port {
         if let Some(group) = group {
             let Port { raw, host, began, .. } = self;
             if let Some(host) = host {
-                let mut send = |frame: &[u8]| drop(raw.send(frame));
+                let mut send = |frame: &[u8]| raw.send(frame);
                 host.join(number, group, &what.sources, began.elapsed(), &mut send);
                 let addresses: Vec<[u8; 6]> = host.groups().map(|group| mac_of(group.into())).collect();
                 match raw.groups(&addresses) {
@@ -255,7 +255,7 @@ impl Port {
             }
         }
         let sources = what.sources.clone();
-        Ok(JoinedLeg { port: index, wanted, sources, group, rules, _beside: beside })
+        Ok(JoinedLeg { port: index, wanted, sources, group, rules, beside })
     }
 
     /// Rules that lead a leg here, all or none. Without them everything comes, and is sorted out by us; where the kernel has the
@@ -292,14 +292,14 @@ impl Port {
         leg.rules.into_iter().for_each(abi::Rule::remove);
         let Port { raw, host, began, .. } = self;
         if let (Some(host), Some(group)) = (host, leg.group) {
-            host.leave(number, group, began.elapsed(), &mut |frame| drop(raw.send(frame)));
+            host.leave(number, group, began.elapsed(), &mut |frame| raw.send(frame));
         }
     }
 
     /// Looks whether it is there still, and at what it has counted.
     pub fn look(&mut self, legs: &[Option<JoinedLeg>], index: usize) {
         self.counts = self.raw.counts();
-        let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg._beside.as_ref());
+        let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
         self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
     }
 }

@@ -23,6 +23,7 @@ static struct {
 	bool started;
 	bool stamps;
 	bool gone;
+	bool everything;
 } known[RTE_MAX_ETHPORTS];
 
 static int stamp_at = -1;
@@ -167,6 +168,8 @@ void gd_port_close(uint16_t port)
 	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
 
 	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, removed, NULL);
+	if (known[port].everything)
+		rte_eth_promiscuous_disable(port);
 	if (known[port].started)
 		rte_eth_dev_stop(port);
 	rte_eth_dev_close(port);
@@ -246,5 +249,7 @@ int gd_groups(uint16_t port, const uint8_t *addresses, uint32_t count)
 	}
 	if (rte_eth_allmulticast_enable(port) == 0)
 		return 1;
-	return rte_eth_promiscuous_enable(port) == 0 ? 2 : -ENOTSUP;
+	/* Of an interface of the kernel that stays, so it is taken back. */
+	known[port].everything = rte_eth_promiscuous_enable(port) == 0;
+	return known[port].everything ? 2 : -ENOTSUP;
 }

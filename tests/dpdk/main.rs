@@ -1,0 +1,21 @@
+//! Reception by DPDK, on virtual devices. What every receiver does is in `receivers`; here is what is DPDK's own: what is missing
+//! and how it is said, ports that come and go in one process, who answers ARP and queries, and the program.
+#![cfg(feature = "dpdk")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod failures;
+#[path = "../netns/mod.rs"]
+mod netns;
+mod ports;
+mod program;
+
+/// DPDK starts once in a process: all tests that start it here say the same.
+const EAL: &str = "eal=--no-huge -m 192";
+
+/// What DPDK is told, and a few buffers only.
+fn options(words: &str) -> gdmedia::rx::dpdk::Options {
+    let mut options = gdmedia::rx::dpdk::Options { packets: 1000, ..Default::default() };
+    options.change(&format!("{words};{EAL};descriptors=512")).unwrap();
+    options
+}
