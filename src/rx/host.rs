@@ -197,7 +197,8 @@ impl Host {
         }
         if self.announce.is_some_and(|at| now >= at) {
             // Twice, as RFC 5227 section 2.3 has it, for neighbours that know the port by another address.
-            self.announce = self.announce.filter(|at| at.is_zero()).map(|_| now.max(Duration::from_nanos(1)) + AGAIN * 5);
+            self.announce =
+                self.announce.filter(|at| at.is_zero()).map(|_| now.max(Duration::from_nanos(1)) + AGAIN * 5);
             let question = self.of_arp(Operation::Request, [0; 6], self.address);
             self.send_arp(BROADCAST, &question, send);
         }
@@ -233,7 +234,10 @@ impl Host {
             0x0800 => {
                 // To all hosts, or to the group that is asked for (RFC 3376 section 4.1.12).
                 let to = Ipv4Addr::from_bits(be32(rest, 16)?);
-                igmp::inside(rest).filter(|_| to.is_multicast()).and_then(|(_, octets)| igmp::query(octets)).map(Seen::Query)
+                igmp::inside(rest)
+                    .filter(|_| to.is_multicast())
+                    .and_then(|(_, octets)| igmp::query(octets))
+                    .map(Seen::Query)
             }
             _ => None,
         }
@@ -298,7 +302,8 @@ impl Host {
         };
         match (before.only, filter.only) {
             (true, true) => {
-                for (kind, list) in [(Kind::Allow, missing(&filter, &before)), (Kind::Block, missing(&before, &filter))] {
+                for (kind, list) in [(Kind::Allow, missing(&filter, &before)), (Kind::Block, missing(&before, &filter))]
+                {
                     if !list.is_empty() {
                         self.say(address, kind, &list, send);
                     }
@@ -488,7 +493,8 @@ mod tests {
         let again = sent(|send| one.tick(at(500), send));
         assert_eq!(again.iter().map(|f| igmp_of(f).1).collect::<Vec<_>>(), [joined]);
         // A minute later as it is: kind 2.
-        let alive: Vec<_> = sent(|send| one.tick(at(60_001), send)).iter().map(|f| igmp_of(f).1[8]).filter(|k| *k == 2).collect();
+        let alive: Vec<_> =
+            sent(|send| one.tick(at(60_001), send)).iter().map(|f| igmp_of(f).1[8]).filter(|k| *k == 2).collect();
         assert_eq!(alive, [2]);
         let left = sent(|send| one.leave(0, GROUP, at(61_000), send));
         assert_eq!(left.iter().map(|f| igmp_of(f).1[8]).collect::<Vec<_>>(), [3, 3], "TO_IN of nobody, twice");

@@ -221,9 +221,7 @@ mod tests {
         let mut out = Vec::new();
         header(Ipv4Addr::new(10, 77, 0, 10), REPORTS, 16, &mut out);
         // 0x46c0 + 0x0028 + 0x4000 + 0x0102 + 0x0a4d + 0x000a + 0xe000 + 0x0016 + 0x9404 = 0x2065b, folded 0x065d.
-        let wanted = [
-            0x46, 0xc0, 0, 40, 0, 0, 0x40, 0, 1, 2, 0xf9, 0xa2, 10, 77, 0, 10, 224, 0, 0, 22, 0x94, 4, 0, 0,
-        ];
+        let wanted = [0x46, 0xc0, 0, 40, 0, 0, 0x40, 0, 1, 2, 0xf9, 0xa2, 10, 77, 0, 10, 224, 0, 0, 22, 0x94, 4, 0, 0];
         assert_eq!(out, wanted);
         out.extend([0x16, 0, 0xf9, 0xf6, 239, 1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0, 99]);
         let (from, octets) = inside(&out).unwrap();

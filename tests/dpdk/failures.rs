@@ -67,10 +67,22 @@ fn options_of_dpdk_that_are_wrong() {
     alone("options_of_dpdk_that_are_wrong", || {
         // What would end the process, or fill the machine's memory, does not get to DPDK.
         refusal("port=net_null0;eal=--no-huge --help", Kind::Usage, &["`--help`"]);
-        refusal("port=net_null0;eal=--no-huge -m 2000000000", Kind::Unavailable, &["no memory for DPDK", "2000000000 MiB"]);
-        refusal("port=net_null0;eal=--no-huge --colour", Kind::Usage, &["DPDK does not start", "unrecognized option '--colour'"]);
+        refusal(
+            "port=net_null0;eal=--no-huge -m 2000000000",
+            Kind::Unavailable,
+            &["no memory for DPDK", "2000000000 MiB"],
+        );
+        refusal(
+            "port=net_null0;eal=--no-huge --colour",
+            Kind::Usage,
+            &["DPDK does not start", "unrecognized option '--colour'"],
+        );
         // It cannot be started again.
-        refusal("port=net_null0;eal=--no-huge", Kind::Unavailable, &["has failed to start in this process", "--colour", "start gdmedia again"]);
+        refusal(
+            "port=net_null0;eal=--no-huge",
+            Kind::Unavailable,
+            &["has failed to start in this process", "--colour", "start gdmedia again"],
+        );
         goes_on();
     });
 }

@@ -123,12 +123,17 @@ impl Watch {
             receiver.release(lease);
             let mut octets = [std::mem::MaybeUninit::new(0u8); 2048];
             let Ok(len) = self.0.recv(&mut octets) else { continue };
-            let frame: Vec<u8> = octets[..len].iter().map(|o| {
-                // Written by the call, or at its beginning.
-                #[allow(unsafe_code)]
-                // SAFETY: all octets are initialised above.
-                unsafe { o.assume_init() }
-            }).collect();
+            let frame: Vec<u8> = octets[..len]
+                .iter()
+                .map(|o| {
+                    // Written by the call, or at its beginning.
+                    #[allow(unsafe_code)]
+                    // SAFETY: all octets are initialised above.
+                    unsafe {
+                        o.assume_init()
+                    }
+                })
+                .collect();
             if let Some(found) = wanted(&frame) {
                 return found;
             }
@@ -161,7 +166,8 @@ fn a_port_without_a_kernel_answers_for_itself() {
     assert_eq!(watch.next(&mut receiver, |f| report(f, OWN)), (4, group.to_vec()));
     let query = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(2.into()));
     let query = Net::inside(&net.tx, || {
-        let socket = query.and_then(|_| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(2.into())));
+        let socket =
+            query.and_then(|_| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(2.into())));
         let socket = socket.unwrap();
         socket.set_multicast_if_v4(&Ipv4Addr::new(10, 77, 0, 1)).unwrap();
         socket
@@ -189,7 +195,12 @@ fn groups_of_a_port_with_a_kernel_are_joined_by_it() {
     let mut receiver = Dpdk::<Host>::open(options("port=net_af_packet,iface=rx0;address=10.9.9.9"), &()).unwrap();
     receiver.join(0, &leg([239, 77, 1, 8])).unwrap();
     let said = receiver.caps().notes.join("\n");
-    for words in ["the kernel has rx0 too", "address= counts for nothing on rx0", "no rule of the card", "239.77.1.8 joined on rx0"] {
+    for words in [
+        "the kernel has rx0 too",
+        "address= counts for nothing on rx0",
+        "no rule of the card",
+        "239.77.1.8 joined on rx0",
+    ] {
         assert!(said.contains(words), "{words}: {said}");
     }
     // The kernel writes addresses back to front.

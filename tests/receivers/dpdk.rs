@@ -9,6 +9,7 @@ use gdmedia::rx::dpdk::Options;
 use gdmedia::sdp::Leg;
 use gdmedia::wire::capture::PcapWriter;
 use gdmedia::wire::net::Route;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -26,8 +27,12 @@ fn open(ports: &str, first: u8, legs: &[Leg]) -> Dpdk<Host> {
 
 /// Needs root.
 pub struct Veth {
-    net: Rc<Net>,
+    net: RefCell<Rc<Net>>,
     driver: &'static str,
+    /// Of Debian's 12 the library beneath `net_af_xdp` keeps the interface's queue until the process ends: each receiver has
+    /// interfaces of its own.
+    once: bool,
+    opened: Cell<bool>,
 }
 
 impl Veth {
@@ -36,7 +41,7 @@ impl Veth {
     pub fn new(driver: &'static str) -> Option<Self> {
         let net = Net::new()?;
         Net::enter(&net.rx);
-        Some(Veth { net: net.into(), driver })
+        Some(Veth { net: RefCell::new(net.into()), driver, once: driver == "net_af_xdp", opened: Cell::new(false) })
     }
 }
 
@@ -56,7 +61,12 @@ impl Setup for Veth {
     }
     fn open_from(&self, first: u8, legs: &[Leg], _sent: &[Datagram]) -> Opened {
         let ports = format!("port={0},iface=rx0;port={0},iface=rx1", self.driver);
-        let net = self.net.clone();
+        if self.opened.replace(true) && self.once {
+            let net = Net::new().unwrap();
+            Net::enter(&net.rx);
+            self.net.replace(net.into());
+        }
+        let net = self.net.borrow().clone();
         Opened::one(open(&ports, first, legs), by(move |from| net.sender(from)))
     }
 }

@@ -65,15 +65,8 @@ pub struct Packet {
 unsafe impl Send for Packet {}
 
 impl Packet {
-    pub const EMPTY: Packet = Packet {
-        data: std::ptr::null(),
-        body: std::ptr::null(),
-        here: 0,
-        octets: 0,
-        stamp: 0,
-        pieces: 0,
-        unused: 0,
-    };
+    pub const EMPTY: Packet =
+        Packet { data: std::ptr::null(), body: std::ptr::null(), here: 0, octets: 0, stamp: 0, pieces: 0, unused: 0 };
     /// Where it begins.
     pub fn data(&self) -> usize {
         self.data as usize
@@ -183,16 +176,9 @@ impl Change {
         }
         Change { _lock: lock }
     }
-    /// The result of a call.
+    /// The result of a call that was made meanwhile.
     fn result(&self, rc: c_int) -> Result<(), Refused> {
-        if rc >= 0 {
-            return Ok(());
-        }
-        let mut text = [0u8; 1024];
-        // SAFETY: writable for this length.
-        let len = unsafe { gd_said(text.as_mut_ptr().cast(), text.len()) };
-        let said = String::from_utf8_lossy(text.get(..len).unwrap_or_default()).into_owned();
-        Err(Refused { errno: -rc, said })
+        result(rc)
     }
 }
 
@@ -201,6 +187,18 @@ impl Drop for Change {
         // SAFETY: no argument; `begin` has exchanged the streams.
         unsafe { gd_loud() };
     }
+}
+
+/// The result of a call, and what was said since the last `gd_listen`.
+fn result(rc: c_int) -> Result<(), Refused> {
+    if rc >= 0 {
+        return Ok(());
+    }
+    let mut text = [0u8; 1024];
+    // SAFETY: writable for this length.
+    let len = unsafe { gd_said(text.as_mut_ptr().cast(), text.len()) };
+    let said = String::from_utf8_lossy(text.get(..len).unwrap_or_default()).into_owned();
+    Err(Refused { errno: -rc, said })
 }
 
 /// Such as `DPDK 22.11.11`.
@@ -226,11 +224,7 @@ pub fn start(words: &[CString]) -> Result<(), Refused> {
         gd_listen();
         gd_start(words.len() as c_int, list.as_mut_ptr())
     };
-    let change = Change { _lock };
-    let result = change.result(rc);
-    // Streams are as they were.
-    std::mem::forget(change);
-    result
+    result(rc)
 }
 
 /// Whether devices are given the addresses of the process.
@@ -422,6 +416,9 @@ impl Port {
     pub unsafe fn start(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
         let change = Change::begin();
         for pool in [Some(setup.pool), setup.split.map(|(_, bodies)| bodies)].into_iter().flatten() {
+            if self.reached.iter().any(|reached| reached.0 == pool.start) {
+                continue;
+            }
             // SAFETY: memory of a pool, which outlives the port.
             change.result(unsafe { gd_reach(self.number, pool.start as *mut c_void, pool.octets as u64) })?;
             self.reached.push((pool.start, pool.octets));
@@ -498,9 +495,7 @@ impl Port {
         drop(change);
         match NonNull::new(handle).filter(|_| rc == 0) {
             Some(handle) => Ok(Rule { port: self.number, handle, _port: PhantomData }),
-            None => {
-                Err(CStr::from_bytes_until_nul(&why).map(|w| w.to_string_lossy().into_owned()).unwrap_or_default())
-            }
+            None => Err(CStr::from_bytes_until_nul(&why).map(|w| w.to_string_lossy().into_owned()).unwrap_or_default()),
         }
     }
 }
@@ -549,7 +544,10 @@ mod tests {
             ),
             "rte_pmd_init_internals(): no such device"
         );
-        assert_eq!(said("libbpf: elf: skipping unrecognized data section(8) .x\n xsk_configure(): no \n"), "xsk_configure(): no");
+        assert_eq!(
+            said("libbpf: elf: skipping unrecognized data section(8) .x\n xsk_configure(): no \n"),
+            "xsk_configure(): no"
+        );
         assert_eq!(said("Failed to attach device on primary process"), "No such device (os error 19)");
     }
 }

@@ -39,8 +39,11 @@ pub fn start(words: &[String]) -> Result<()> {
     refuse(words)?;
     if abi::has_raised_rights() && has(words, &["-d"]) {
         // Whoever may start this program may not choose what runs with its rights.
-        return Err(Error::new(Kind::Permission, "eal=-d names a driver's library, and this program has rights of its own")
-            .cure("install the driver where DPDK looks for drivers, or start without setcap and setuid"));
+        return Err(Error::new(
+            Kind::Permission,
+            "eal=-d names a driver's library, and this program has rights of its own",
+        )
+        .cure("install the driver where DPDK looks for drivers, or start without setcap and setuid"));
     }
     let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
         .chain(by_itself(words))
@@ -77,7 +80,9 @@ fn failed(refused: Refused) -> Error {
             "reserve huge pages (sysctl vm.nr_hugepages=512), or, for development, start with eal=--no-huge",
         ),
         libc::ENOMEM => (Kind::Unavailable, "ask for less memory (eal=… -m MIB), or free some"),
-        libc::EACCES | libc::EPERM => (Kind::Permission, "run as root, or see docs/dpdk.md for the rights that it needs"),
+        libc::EACCES | libc::EPERM => {
+            (Kind::Permission, "run as root, or see docs/dpdk.md for the rights that it needs")
+        }
         libc::EINVAL => (Kind::Usage, "correct eal=…, and start gdmedia again: DPDK starts once in a process"),
         _ => (Kind::Unavailable, "see docs/dpdk.md for what DPDK needs"),
     };

@@ -51,7 +51,8 @@ pub fn sort(frame: &[u8], octets: u32, legs: &[Option<JoinedLeg>], port: usize) 
         let at = u32::try_from(datagram.payload.start).unwrap_or(u32::MAX);
         // The frame's end may lie in another piece.
         if at.saturating_add(datagram.octets.into()) > octets {
-            return Sorted::Rejected(Reason::Length);
+            // Cut by a driver whose ring has no room for so many.
+            return Sorted::Rejected(Reason::Truncated);
         }
         return Sorted::Wanted { leg: number as u8, at, octets: datagram.octets };
     }
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(all(&frame([10, 0, 0, 1], [239, 0, 0, 2], None, 100), 0), Sorted::Other);
         // Cut into two pieces, it is whole all the same; cut off, it is not.
         assert_eq!(sort(&one[..74], 142, &legs, 0), Sorted::Wanted { leg: 0, at: 42, octets: 100 });
-        assert_eq!(sort(&one[..74], 141, &legs, 0), Sorted::Rejected(Reason::Length));
+        assert_eq!(sort(&one[..74], 141, &legs, 0), Sorted::Rejected(Reason::Truncated));
         assert_eq!(all(&[0; 10], 0), Sorted::Other);
     }
 

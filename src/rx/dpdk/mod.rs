@@ -141,7 +141,11 @@ impl<M: Planes> Dpdk<M> {
         if let Some(port) = ports.iter().find(|port| splits && !port.info().splits) {
             return Err(Error::new(
                 Kind::Unavailable,
-                format!("driver {} of port {} does not cut packets in two (buffer split)", port.info().driver, port.name()),
+                format!(
+                    "driver {} of port {} does not cut packets in two (buffer split)",
+                    port.info().driver,
+                    port.name()
+                ),
             )
             .cure("packets go into pinned memory, from where the GPU reads them"));
         }
@@ -171,13 +175,15 @@ impl<M: Planes> Dpdk<M> {
         notes.push(note);
         let split = built.split.zip(built.bodies.as_ref());
         // SAFETY: pools are dropped after ports: here, and by the fields' order.
-        let mut start = |port: &mut Port| unsafe { port.start(&options, room, &built.pool, split, &mut notes) };
+        let mut start = |port: &mut Port| unsafe { port.start(&options, &built.pool, split, &mut notes) };
         if let Err(error) = ports.iter_mut().try_for_each(&mut start) {
             drop(ports);
             return Err(error);
         }
         if let gpus @ 1.. = abi::gpus() {
-            notes.push(format!("DPDK has a driver for {gpus} GPU(s) (rte_gpu); gdmedia registers memory with CUDA itself"));
+            notes.push(format!(
+                "DPDK has a driver for {gpus} GPU(s) (rte_gpu); gdmedia registers memory with CUDA itself"
+            ));
         }
         notes.push("UDP checksums are not checked; no merging (GRO)".into());
         let caps = Caps {
@@ -397,7 +403,9 @@ struct Built<M: Planes> {
 
 fn no_pool(count: u32, refused: abi::Refused) -> Error {
     let cure = match refused.errno {
-        libc::ENOMEM | libc::ENOSPC => "give DPDK more memory (eal=… -m MIB), or hold packets for a shorter time (hold=)",
+        libc::ENOMEM | libc::ENOSPC => {
+            "give DPDK more memory (eal=… -m MIB), or hold packets for a shorter time (hold=)"
+        }
         _ => "see docs/dpdk.md",
     };
     Error::new(Kind::Unavailable, format!("DPDK makes no pool of {count} buffers")).because(refused).cure(cure)

@@ -175,8 +175,24 @@ mod tests {
         options.change("").unwrap();
         assert_eq!(options, wanted);
         for wrong in [
-            "port=", "port", "eal=\0", "address=239.1.1.1", "address=0.0.0.0", "address=10.0.0.5/24", "vlan=0", "vlan=4095", "igmp=4",
-            "stamps=raw", "hold=2", "queues=0", "queues=65", "descriptors=1", "room=1", "split=4", "no-rules=1", "x",
+            "port=",
+            "port",
+            "eal=\0",
+            "address=239.1.1.1",
+            "address=0.0.0.0",
+            "address=10.0.0.5/24",
+            "vlan=0",
+            "vlan=4095",
+            "igmp=4",
+            "stamps=raw",
+            "hold=2",
+            "queues=0",
+            "queues=65",
+            "descriptors=1",
+            "room=1",
+            "split=4",
+            "no-rules=1",
+            "x",
         ] {
             let error = options.change(wrong).unwrap_err();
             assert!(error.kind() == Kind::Usage && error.to_string().contains(wrong), "{error}");

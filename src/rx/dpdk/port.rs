@@ -127,7 +127,6 @@ impl Port {
     pub unsafe fn start(
         &mut self,
         options: &Options,
-        room: u32,
         pool: &Pool,
         split: Option<(u16, &Pool)>,
         notes: &mut Vec<String>,
@@ -135,8 +134,9 @@ impl Port {
         let info = &self.info;
         let queues = options.queues.min(u16::try_from(info.max_queues).unwrap_or(u16::MAX)).max(1);
         let stamps = options.stamps != Stamping::Software && info.stamps;
-        // What a frame has besides: Ethernet with two tags and its check sequence.
-        let mtu = room.saturating_sub(26).min(info.max_mtu).min(u32::from(u16::MAX)) as u16;
+        // With the headers of IPv6 and UDP; never less than everybody's.
+        let mtu = u16::try_from((u32::from(options.max_octets) + 48).max(1500)).unwrap_or(u16::MAX);
+        let mtu = if info.pci { mtu } else { mtu.min(u16::try_from(info.max_mtu).unwrap_or(u16::MAX)) };
         let (descriptors, isolated) = (options.descriptors, self.isolated);
         let setup = Setup { queues, descriptors, mtu, split, stamps, isolated, pool };
         // SAFETY: as promised by the caller.
@@ -158,6 +158,9 @@ impl Port {
             (have, _) => format!("; {have} queues, the driver spreads packets"),
         };
         notes.push(format!("port {} (driver {}): {how}{spread}", self.name.0, self.info.driver));
+        if self.info.driver == "net_af_packet" {
+            notes.push("packets that come merged (GRO), or unsegmented (GSO of virtual interfaces), are too large and rejected".into());
+        }
         if stamps {
             let ticks = self.measure();
             let tell = ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
@@ -280,8 +283,13 @@ impl Port {
         };
         rules.drain(..).for_each(abi::Rule::remove);
         if self.isolated {
-            return Err(Error::new(Kind::Unavailable, format!("port {} takes no rule for the flow: {why}", self.name.0))
-                .cure("it shares its interface with the kernel, and gets what rules name: receive with sockets or AF_XDP"));
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("port {} takes no rule for the flow: {why}", self.name.0),
+            )
+            .cure(
+                "it shares its interface with the kernel, and gets what rules name: receive with sockets or AF_XDP",
+            ));
         }
         notes.push(format!("port {}: no rule of the card ({why}): all that comes is sorted here", self.name.0));
         Ok(rules)
@@ -369,7 +377,8 @@ fn not_attached(name: &str, refused: Refused) -> Error {
         ),
         Some(_) => "dpdk-devbind.py --status names the devices of this machine".into(),
         None if name.starts_with("net_af_") => {
-            "see that the interface is there, and that gdmedia may open it: root, or CAP_NET_RAW and CAP_NET_ADMIN".into()
+            "see that the interface is there, and that gdmedia may open it: root, or CAP_NET_RAW and CAP_NET_ADMIN"
+                .into()
         }
         None => "see that its driver is installed (librte-net-…), and that what it is told is right".into(),
     };
@@ -378,12 +387,21 @@ fn not_attached(name: &str, refused: Refused) -> Error {
 
 fn not_started(name: &str, info: &Info, refused: Refused) -> Error {
     let cure = match refused.errno {
-        libc::ENOMEM if info.driver == "net_af_packet" => "frames of its ring are larger than a packet's room: room=OCTETS, or framesz=",
+        libc::ENOMEM if info.driver == "net_af_packet" => {
+            "frames of its ring are larger than a packet's room: room=OCTETS, or framesz="
+        }
         libc::ENOMEM => "give DPDK more memory (eal=… -m MIB), or ask for fewer descriptors",
+        // libxdp 1.3 does not close the socket when it is told to.
+        _ if info.driver == AF_XDP => {
+            "another AF_XDP socket has the queue; with the libxdp of Debian 12 also one of this process that has ended: start \
+             gdmedia again, or take --backend xdp"
+        }
         libc::EINVAL if info.max_mtu < 1500 => "its packets are too small for the flow",
         _ => "receive with sockets, or see docs/dpdk.md",
     };
-    Error::new(Kind::Unavailable, format!("port {name} (driver {}) does not start", info.driver)).because(refused).cure(cure)
+    Error::new(Kind::Unavailable, format!("port {name} (driver {}) does not start", info.driver))
+        .because(refused)
+        .cure(cure)
 }
 
 #[cfg(test)]

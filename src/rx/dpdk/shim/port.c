@@ -50,6 +50,9 @@ static int describe(uint16_t port, struct gd_info *out)
 	out->pci = info.device != NULL && strchr(rte_dev_name(info.device), ':') != NULL;
 	out->max_queues = info.max_rx_queues;
 	out->max_mtu = info.max_mtu;
+	/* Virtual devices name the frames of Ethernet, and take what their interface has. */
+	if (!out->pci && info.max_rx_pktlen > RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
+		out->max_mtu = RTE_MIN(out->max_mtu, info.max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN);
 	out->spreads = (info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)) != 0;
 	out->stamps = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
 	out->splits = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 && info.rx_seg_capa.max_nseg >= 2 &&
