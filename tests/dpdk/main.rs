@@ -4,18 +4,29 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod corpus;
 mod failures;
+#[cfg(feature = "cuda")]
+mod gpu;
 #[path = "../netns/mod.rs"]
 mod netns;
 mod ports;
 mod program;
+#[path = "../support/mod.rs"]
+mod support;
 
 /// DPDK starts once in a process: all tests that start it here say the same.
-const EAL: &str = "eal=--no-huge -m 192";
+const EAL: &str = "--no-huge -m 192";
 
 /// What DPDK is told, and a few buffers only.
 fn options(words: &str) -> gdmedia::rx::dpdk::Options {
     let mut options = gdmedia::rx::dpdk::Options { packets: 1000, ..Default::default() };
-    options.change(&format!("{words};{EAL};descriptors=512")).unwrap();
+    options.change(&format!("{words};eal={};descriptors=512", eal())).unwrap();
     options
+}
+
+/// Drivers that are not where DPDK looks for them: a file or a folder of them, in `GDMEDIA_DPDK_DRIVERS`.
+fn eal() -> String {
+    let elsewhere = std::env::var("GDMEDIA_DPDK_DRIVERS").map(|path| format!(" -d {path}")).unwrap_or_default();
+    format!("{EAL}{elsewhere}")
 }

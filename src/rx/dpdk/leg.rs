@@ -26,17 +26,18 @@ pub struct JoinedLeg {
 /// What a received packet is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sorted {
-    /// Of a leg: where its UDP payload begins, and its octets.
-    Wanted { leg: u8, at: u32, octets: u16 },
+    /// Of a leg: where its UDP payload begins, its octets that are here, and those that it had on the wire.
+    Wanted { leg: u8, at: u32, octets: u16, wire: u16 },
     /// Of a leg, and not wanted.
     Rejected(Reason),
     /// Of no leg.
     Other,
 }
 
-/// Looks at a frame of `octets` that came by a port, of which `frame` is what can be read.
+/// Looks at a frame of `octets` that came by a port, of which `frame` is what can be read. `recorded`: their ends may have been
+/// cut off, which is no fault.
 #[inline]
-pub fn sort(frame: &[u8], octets: u32, legs: &[Option<JoinedLeg>], port: usize) -> Sorted {
+pub fn sort(frame: &[u8], octets: u32, recorded: bool, legs: &[Option<JoinedLeg>], port: usize) -> Sorted {
     let datagram = match net::parse(Link::Ethernet, frame) {
         Content::Udp(datagram) => datagram,
         _ => return Sorted::Other,
@@ -50,11 +51,13 @@ pub fn sort(frame: &[u8], octets: u32, legs: &[Option<JoinedLeg>], port: usize) 
         }
         let at = u32::try_from(datagram.payload.start).unwrap_or(u32::MAX);
         // The frame's end may lie in another piece.
-        if at.saturating_add(datagram.octets.into()) > octets {
+        let (wire, here) = (datagram.octets, octets.saturating_sub(at));
+        let octets = u16::try_from(here).unwrap_or(u16::MAX).min(wire);
+        if octets < wire && !recorded {
             // Cut by a driver whose ring has no room for so many.
             return Sorted::Rejected(Reason::Truncated);
         }
-        return Sorted::Wanted { leg: number as u8, at, octets: datagram.octets };
+        return Sorted::Wanted { leg: number as u8, at, octets, wire };
     }
     answer
 }
@@ -117,18 +120,20 @@ mod tests {
         let from = |last| SourceFilter::Include(vec![[10, 0, 0, last].into()]);
         let legs = [leg(0, [239, 0, 0, 1], from(1), 0), leg(1, [239, 0, 0, 1], SourceFilter::Any, 7)];
         let one = frame([10, 0, 0, 1], [239, 0, 0, 1], None, 100);
-        let all = |f: &[u8], port| sort(f, f.len() as u32, &legs, port);
-        assert_eq!(all(&one, 0), Sorted::Wanted { leg: 0, at: 42, octets: 100 });
+        let all = |f: &[u8], port| sort(f, f.len() as u32, false, &legs, port);
+        assert_eq!(all(&one, 0), Sorted::Wanted { leg: 0, at: 42, octets: 100, wire: 100 });
         assert_eq!(all(&one, 1), Sorted::Other, "no tag");
         let tagged = frame([10, 0, 0, 9], [239, 0, 0, 1], Some(7), 100);
-        assert_eq!(all(&tagged, 1), Sorted::Wanted { leg: 1, at: 46, octets: 100 });
+        assert_eq!(all(&tagged, 1), Sorted::Wanted { leg: 1, at: 46, octets: 100, wire: 100 });
         assert_eq!(all(&tagged, 0), Sorted::Other);
         let other = frame([10, 0, 0, 2], [239, 0, 0, 1], None, 100);
         assert_eq!(all(&other, 0), Sorted::Rejected(Reason::Source));
         assert_eq!(all(&frame([10, 0, 0, 1], [239, 0, 0, 2], None, 100), 0), Sorted::Other);
         // Cut into two pieces, it is whole all the same; cut off, it is not.
-        assert_eq!(sort(&one[..74], 142, &legs, 0), Sorted::Wanted { leg: 0, at: 42, octets: 100 });
-        assert_eq!(sort(&one[..74], 141, &legs, 0), Sorted::Rejected(Reason::Truncated));
+        assert_eq!(sort(&one[..74], 142, false, &legs, 0), Sorted::Wanted { leg: 0, at: 42, octets: 100, wire: 100 });
+        assert_eq!(sort(&one[..74], 141, false, &legs, 0), Sorted::Rejected(Reason::Truncated));
+        let cut = Sorted::Wanted { leg: 0, at: 42, octets: 32, wire: 100 };
+        assert_eq!(sort(&one[..74], 74, true, &legs, 0), cut, "by a capture's snap length");
         assert_eq!(all(&[0; 10], 0), Sorted::Other);
     }
 

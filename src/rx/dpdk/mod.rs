@@ -248,7 +248,7 @@ impl<M: Planes> Dpdk<M> {
                 let Some(packets) = self.packets.get_mut(..room).filter(|packets| !packets.is_empty()) else { break };
                 let got = port.receive(queue, packets);
                 let memory = self.ring.head_plane().as_slice();
-                let before = slots.len();
+                let (before, recorded) = (slots.len(), port.is_recorded());
                 self.stamps.clear();
                 for packet in packets.iter().take(got) {
                     let Some(at) = self.pool.place(packet.data()) else {
@@ -257,9 +257,9 @@ impl<M: Planes> Dpdk<M> {
                     };
                     let start = at as usize;
                     let frame = memory.get(start..start.saturating_add(packet.here as usize)).unwrap_or_default();
-                    let sorted = sort(frame, packet.octets, &self.legs, number);
-                    let (leg, from, octets) = match sorted {
-                        Sorted::Wanted { leg, at, octets } => (leg, at, octets),
+                    let sorted = sort(frame, packet.octets, recorded, &self.legs, number);
+                    let (leg, from, octets, wire) = match sorted {
+                        Sorted::Wanted { leg, at, octets, wire } => (leg, at, octets, wire),
                         Sorted::Rejected(reason) => {
                             self.counters.rejected.add(reason);
                             self.unwanted.push(at);
@@ -285,6 +285,7 @@ impl<M: Planes> Dpdk<M> {
                         continue;
                     };
                     self.counters.datagrams += 1;
+                    self.counters.cut += u64::from(octets < wire);
                     self.counters.octets += u64::from(octets);
                     if port.stamps.is_some() {
                         self.stamps.push(packet.stamp);
@@ -294,7 +295,7 @@ impl<M: Planes> Dpdk<M> {
                         body_at,
                         head,
                         octets,
-                        wire_octets: octets,
+                        wire_octets: wire,
                         leg,
                         arrival: now,
                     });

@@ -187,6 +187,10 @@ impl Port {
     pub const fn info(&self) -> &Info {
         &self.info
     }
+    /// Nothing comes from a network.
+    pub fn is_recorded(&self) -> bool {
+        self.beside == Beside::Nobody
+    }
     pub const fn queues(&self) -> u16 {
         self.queues
     }
