@@ -98,6 +98,7 @@ struct RawRule {
 
 unsafe extern "C" {
     fn gd_version() -> *const c_char;
+    fn gd_drivers() -> *const c_char;
     fn gd_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
     fn gd_quiet();
     fn gd_loud();
@@ -205,6 +206,12 @@ fn result(rc: c_int) -> Result<(), Refused> {
 pub fn version() -> &'static str {
     // SAFETY: a text that never changes.
     unsafe { CStr::from_ptr(gd_version()) }.to_str().unwrap_or("DPDK")
+}
+
+/// The folder that DPDK takes drivers from by itself.
+pub fn drivers() -> &'static str {
+    // SAFETY: a text that never changes.
+    unsafe { CStr::from_ptr(gd_drivers()) }.to_str().unwrap_or_default()
 }
 
 /// The program has more rights than its user (file capabilities, setuid).

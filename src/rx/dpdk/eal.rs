@@ -3,6 +3,7 @@
 use super::abi::{self, Refused};
 use crate::error::{Error, Kind, Result};
 use std::ffi::CString;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 enum State {
@@ -37,13 +38,8 @@ pub fn start(words: &[String]) -> Result<()> {
         State::New => {}
     }
     refuse(words)?;
-    if abi::has_raised_rights() && has(words, &["-d"]) {
-        // Whoever may start this program may not choose what runs with its rights.
-        return Err(Error::new(
-            Kind::Permission,
-            "eal=-d names a driver's library, and this program has rights of its own",
-        )
-        .cure("install the driver where DPDK looks for drivers, or start without setcap and setuid"));
+    if let Some(path) = value(words, "-d") {
+        drivers(Path::new(path), Path::new(abi::drivers()), abi::has_raised_rights())?;
     }
     let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
         .chain(by_itself(words))
@@ -125,6 +121,35 @@ fn refuse(words: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Drivers from elsewhere (`-d`), a file or a folder of them. One that is loaded twice ends the process: DPDK panics before it
+/// starts.
+fn drivers(from: &Path, own: &Path, raised: bool) -> Result<()> {
+    if raised {
+        // Whoever may start this program may not choose what runs with its rights.
+        return Err(Error::new(
+            Kind::Permission,
+            "eal=-d names a driver's library, and this program has rights of its own",
+        )
+        .cure("install the driver where DPDK looks for drivers, or start without setcap and setuid"));
+    }
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        let files = std::fs::read_dir(folder).into_iter().flatten();
+        files.filter_map(std::result::Result::ok).map(|file| file.path()).collect()
+    };
+    // Without `.so` and the version.
+    let name = |file: &Path| file.file_name().and_then(|name| Some(name.to_str()?.split(".so").next()?.to_owned()));
+    let own_names: Vec<_> = inside(own).iter().filter_map(|file| name(file)).collect();
+    let files = if from.is_dir() { inside(from) } else { vec![from.to_owned()] };
+    match files.iter().find(|file| name(file).is_some_and(|name| own_names.contains(&name))) {
+        Some(file) => Err(Error::new(
+            Kind::Usage,
+            format!("eal=-d names {}, which DPDK loads from {} by itself", file.display(), own.display()),
+        )
+        .cure("leave -d out, or name what is not there")),
+        None => Ok(()),
+    }
+}
+
 /// MiB that the system can give.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -199,5 +224,22 @@ mod tests {
         }
         refuse(&words("--no-huge -m 64 --proc-type=primary")).unwrap();
         refuse(&words("-m 2000000000")).unwrap();
+    }
+
+    #[test]
+    fn drivers_that_would_be_loaded_twice_are_refused() {
+        let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let touch = |folder: &tempfile::TempDir, name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        touch(&own, "librte_net_pcap.so.23");
+        touch(&other, "librte_net_other.so.23");
+        drivers(other.path(), own.path(), false).unwrap();
+        let error = drivers(other.path(), own.path(), true).unwrap_err();
+        assert_eq!(error.kind(), Kind::Permission);
+        touch(&other, "librte_net_pcap.so");
+        for path in [other.path().to_owned(), own.path().to_owned(), own.path().join("librte_net_pcap.so.23")] {
+            let error = drivers(&path, own.path(), false).unwrap_err().to_string();
+            assert!(error.contains("librte_net_pcap.so") && error.contains(", which DPDK loads from"), "{error}");
+        }
+        drivers(&other.path().join("librte_net_other.so.23"), Path::new(""), false).unwrap();
     }
 }

@@ -66,7 +66,7 @@ impl Port {
         let (name, spec) = Name::take(spec)?;
         let text = |text: &str| CString::new(text).map_err(|_| Error::new(Kind::Usage, "a port with a zero octet"));
         let (raw, info) =
-            abi::Port::open(&*text(&spec)?, &*text(&name.0)?).map_err(|refused| not_attached(&name.0, refused))?;
+            abi::Port::open(&text(&spec)?, &text(&name.0)?).map_err(|refused| not_attached(&name.0, refused))?;
         let interface = (info.if_index != 0).then(|| interfaces().into_iter().find(|i| i.index == info.if_index));
         let interface = interface.flatten();
         let vlan = options.vlan.unwrap_or(0);

@@ -135,6 +135,16 @@ int gd_start(int argc, char **argv)
 	return 0;
 }
 
+/* Where it looks for drivers by itself; empty where it was built with all of them. */
+const char *gd_drivers(void)
+{
+#ifdef RTE_EAL_PMD_PATH
+	return RTE_EAL_PMD_PATH;
+#else
+	return "";
+#endif
+}
+
 int gd_addresses_are_virtual(void)
 {
 	return rte_eal_iova_mode() == RTE_IOVA_VA;

@@ -79,6 +79,7 @@ struct gd_rule {
 
 /* eal.c */
 const char *gd_version(void);
+const char *gd_drivers(void);
 int gd_start(int argc, char **argv);
 void gd_quiet(void);
 void gd_loud(void);
