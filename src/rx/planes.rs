@@ -11,6 +11,7 @@ use crate::{
 use std::sync::Arc;
 
 /// What placement by sequence number asks for.
+#[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
 pub const PAGE: usize = 4096;
 
 /// A space that a card writes to.

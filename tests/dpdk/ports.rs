@@ -240,3 +240,38 @@ fn an_interface_that_goes_ends_the_receiver_and_its_name_is_free() {
     let lease = receiver.poll().unwrap();
     receiver.release(lease);
 }
+
+#[test]
+fn a_flow_in_a_vlan_has_its_tag() {
+    let Some(net) = Net::new() else { return };
+    let ip = |words: &str| {
+        let out =
+            std::process::Command::new("ip").args(["-n", &net.tx]).args(words.split_whitespace()).output().unwrap();
+        assert!(out.status.success(), "ip {words}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    let add = ["-n", &net.tx, "link", "add", "link", "tx0", "name", "tx0.100", "type", "vlan", "id", "100"];
+    let made = std::process::Command::new("ip").args(add).output().unwrap();
+    if !made.status.success() {
+        return println!("skipped: this kernel has no VLANs");
+    }
+    ip("address add 10.79.0.1/24 dev tx0.100");
+    ip("link set tx0.100 up");
+    Net::enter(&net.rx);
+    let group = [239, 77, 1, 7];
+    // The kernel takes the tag off, and the driver puts it back.
+    let mut tagged = Dpdk::<Host>::open(options("port=net_af_packet,iface=rx0;vlan=100"), &()).unwrap();
+    let mut plain = Dpdk::<Host>::open(options("port=net_af_packet,iface=rx0"), &()).unwrap();
+    tagged.join(0, &leg(group)).unwrap();
+    plain.join(0, &leg(group)).unwrap();
+    let send = |from: [u8; 4], octets: &[u8]| {
+        let sender = net.sender(from.into());
+        sender.send_to(octets, SocketAddr::from((group, 5004))).unwrap();
+    };
+    send([10, 79, 0, 1], b"in the VLAN");
+    send([10, 77, 0, 1], b"beside it");
+    assert_eq!(
+        (take(&mut tagged, 1), take(&mut plain, 1)),
+        (vec![b"in the VLAN".to_vec()], vec![b"beside it".to_vec()])
+    );
+    assert!(take_nothing(&mut tagged) && take_nothing(&mut plain));
+}

@@ -58,6 +58,7 @@ const HEADERS: u32 = 18 + 40 + 8;
 /// Octets that a frame has at least: `net_af_packet` takes no less.
 const LEAST_ROOM: u32 = 2048;
 /// Headers before a UDP payload as a card is to cut it: Ethernet, IPv4, UDP; a tag comes on top.
+#[cfg(feature = "cuda")]
 const CUT_BEFORE: u16 = 14 + 20 + 8;
 /// Nanoseconds between two looks at what the ports count, and at what there is to say.
 const LOOK_NANOS: u64 = 100_000_000;
