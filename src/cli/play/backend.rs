@@ -98,7 +98,7 @@ pub struct Inputs<'a> {
     #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub layout: &'a Layout,
     /// The run is to end.
-    #[cfg_attr(not(feature = "bypass"), allow(dead_code))]
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub stop: &'a AtomicBool,
 }
 
@@ -292,6 +292,7 @@ impl Inputs<'_> {
 /// What those that go round the kernel share.
 #[cfg(feature = "bypass")]
 impl Inputs<'_> {
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     fn goes_on(self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
