@@ -5,8 +5,10 @@ CARGO ?= cargo
 FEATURES = $(shell pkg-config --atleast-version=1.22 gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null || echo "--no-default-features --features cuda,daemon")
 # Stands outside the workspace, as it needs an SDK; built against its stand-in here.
 RIVERMAX = --manifest-path rivermax-sys/Cargo.toml --target-dir target --features stand-in --locked
-# With Rivermax as well, by its stand-in, and with ibverbs, whose stand-in is made by its tests.
-ALL = $(FEATURES) --features rivermax-stand-in,verbs
+# DPDK where its headers are.
+DPDK = $(shell pkg-config --atleast-version=22.11 libdpdk 2>/dev/null && echo ,dpdk)
+# With Rivermax as well, by its stand-in, with ibverbs, whose stand-in is made by its tests, and with DPDK.
+ALL = $(FEATURES) --features rivermax-stand-in,verbs$(DPDK)
 # Of all targets together: another target makes CI no longer. Unoptimised, they are built in a third of the time; for more
 # than a short run: make fuzz FUZZ_SECONDS=3600 FUZZ_PROFILE=--release
 FUZZ_SECONDS ?= 50
@@ -45,6 +47,7 @@ check:
 	$(CUDA) $(CARGO) clippy --locked $(FEATURES) -- -D warnings
 	$(CARGO) clippy --locked --no-default-features -- -D warnings
 	$(CARGO) clippy --locked --no-default-features --features verbs -- -D warnings
+	$(if $(DPDK),$(CARGO) clippy --locked --no-default-features --features dpdk -- -D warnings)
 	$(CARGO) clippy $(RIVERMAX) --all-targets -- -D warnings
 	scripts/deny
 	scripts/layers

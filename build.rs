@@ -46,6 +46,8 @@ fn main() {
         why.lines().for_each(|line| println!("cargo::error={line}"));
         std::process::exit(1);
     }
+    #[cfg(feature = "dpdk")]
+    shim();
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return;
     }
@@ -84,6 +86,39 @@ fn verbs() -> Result<(), String> {
         .flag_if_supported("-Wno-address-of-packed-member")
         .try_compile("gdmedia_verbs")
         .map_err(|why| format!("src/rx/verbs/shim.c: {why}"))
+}
+
+/// Compiles the C that stands between this program and DPDK, with what `pkg-config` says of DPDK.
+#[cfg(feature = "dpdk")]
+fn shim() {
+    const FOLDER: &str = "src/rx/dpdk/shim";
+    /// What the shim calls. DPDK's own file names all libraries that there are.
+    const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_gpudev", "rte_eal"];
+    println!("cargo::rerun-if-changed={FOLDER}");
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
+    let say = |words: &[&str]| run(Command::new("pkg-config").args(words));
+    let asked = say(&["--atleast-version=22.11", "libdpdk"]).and_then(|_| say(&["--cflags", "libdpdk"]));
+    let flags = asked.unwrap_or_else(|why| {
+        panic!(
+            "the feature `dpdk` needs DPDK 22.11 or later, its headers and pkg-config's file libdpdk.pc: apt install \
+             libdpdk-dev pkg-config, or set PKG_CONFIG_PATH ({why})"
+        )
+    });
+    let mut build = cc::Build::new();
+    build.std("gnu11").warnings(true).extra_warnings(true).define("ALLOW_EXPERIMENTAL_API", None);
+    for flag in flags.split_whitespace() {
+        match flag.strip_prefix("-I") {
+            // Its inline functions are no business of ours.
+            Some(folder) => build.flag("-isystem").flag(folder),
+            None => build.flag(flag),
+        };
+    }
+    build.files(["eal", "pool", "port", "flow"].map(|name| format!("{FOLDER}/{name}.c"))).compile("gdmedia_dpdk");
+    let folders = say(&["--libs-only-L", "libdpdk"]).unwrap_or_default();
+    for folder in folders.split_whitespace().filter_map(|word| word.strip_prefix("-L")) {
+        println!("cargo::rustc-link-search=native={folder}");
+    }
+    LIBRARIES.iter().for_each(|library| println!("cargo::rustc-link-lib=dylib={library}"));
 }
 
 /// nvcc, and whether it was asked for by name.

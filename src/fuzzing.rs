@@ -87,6 +87,37 @@ pub fn ptp(octets: &[u8]) {
     }
 }
 
+/// ARP and IGMP: frames of the network to a host that receives groups; what it answers is whole. Frames are cut from the input,
+/// each behind its length.
+pub fn igmp_arp(octets: &[u8]) {
+    use crate::rx::host::Host;
+    use crate::sdp::SourceFilter;
+    use crate::wire::igmp;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+    let Some(([how, seconds], mut rest)) = octets.split_first_chunk::<2>() else { return };
+    let vlan = u16::from(*how & 1) * 100;
+    let mut host = Host::new([2, 0, 0, 0, 0, 1], Ipv4Addr::new(10, 0, 0, 1), vlan, None);
+    let mut whole = |frame: &[u8]| {
+        assert!(frame.len() >= 60);
+        let packet = frame.get(14 + 4 * usize::from(vlan > 0)..).unwrap_or_default();
+        assert!(crate::wire::arp::parse(packet).is_some() || igmp::inside(packet).is_some());
+    };
+    let groups = [1, 2].map(|n| Ipv4Addr::new(239, 0, 0, n));
+    host.join(0, groups[0], &SourceFilter::Any, Duration::ZERO, &mut whole);
+    host.join(1, groups[1], &SourceFilter::Include(vec![[10, 0, 0, 9].into()]), Duration::ZERO, &mut whole);
+    let mut now = Duration::ZERO;
+    while let Some((len, more)) = rest.split_first() {
+        let (frame, later) = more.split_at(usize::from(*len).min(more.len()));
+        host.receive(frame, now, &mut whole);
+        now += Duration::from_secs(u64::from(*seconds));
+        host.tick(now, &mut whole);
+        rest = later;
+    }
+    host.leave(0, groups[0], now, &mut whole);
+    assert_eq!(host.groups().collect::<Vec<_>>(), [groups[1]]);
+}
+
 /// RTP, sample row data headers and the depacketiser: a format, then packets, raw ones and ones that are nearly right.
 pub fn depacketise(octets: &[u8]) {
     use crate::depacketise::{Config, Depacketiser, Packet};

@@ -6,7 +6,7 @@
 //! SDP text --gdmedia_sdp--> Flow --rx--> ring of slots --depacketise--> Plan --kernel--> Frame --> sink
 //!                                 socket   (mem, ring)    (pure)                (frame)     gst, y4m, raw, png
 //!                                 xdp, pcap                              CPU or CUDA          other processes
-//!                                 Rivermax, verbs
+//!                                 Rivermax, verbs, DPDK
 //!                                 tap, fault around any of them
 //! ```
 //!
@@ -36,7 +36,7 @@
 //! | [`health`] | counters in, words of BCP-008-01 out; which stage is too slow |
 //! | [`track`], [`merge`], [`depacketise`], [`packetise`] | decisions: sequence, legs as one, placement, and the inverse |
 //! | [`fault`] | decisions: which fault on purpose happens to which packet |
-//! | [`rx`] | receivers: socket, AF_XDP, capture, Rivermax, ibverbs; tap and fault around them |
+//! | [`rx`] | receivers: socket, AF_XDP, DPDK, capture, Rivermax, ibverbs; tap and fault around them |
 //! | [`ptp`] | the clock that everybody follows: ptp4l, cards, and what is wrong with time here |
 //! | [`kernel`] | executes placements with the conversions of `gdmedia_convert`, or finds that the ring is the frame |
 //! | [`pipeline`], [`worker`] | one step of receive, decide, move; the thread that repeats it |
@@ -57,6 +57,7 @@
 //! | `gst` (default) | the GStreamer sink: a window, or any pipeline fragment | GStreamer 1.22 or later |
 //! | `preview` (default) | the preview in a browser | nothing |
 //! | `daemon` (default) | the ingest daemon with its API and its NMOS node | nothing |
+//! | `dpdk` | reception by DPDK, see `rx::dpdk` | `libdpdk-dev` to build; DPDK's libraries to run |
 //! | `rivermax` | reception by NVIDIA Rivermax, see `rx::rivermax` | its SDK to build; its library, licence and card to run |
 //! | `rivermax-stand-in` | the same against a stand-in for the library, for tests | libclang to build |
 //! | `verbs` | reception by ibverbs, see `rx::verbs` | libibverbs-dev to build; libibverbs and an mlx5 card to run |

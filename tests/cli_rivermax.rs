@@ -100,7 +100,7 @@ fn options_that_make_no_sense_are_usage_errors() {
     for other in ["socket", "xdp"] {
         says(&with(&["--backend", other, "--rivermax", "split=20"]), 64, &["--backend leaves it out", "cure"]);
     }
-    says(&with(&["--backend", "dpdk"]), 64, &["dpdk", "socket", "rivermax"]);
+    says(&with(&["--backend", "netmap"]), 64, &["netmap", "socket", "rivermax"]);
 }
 
 #[test]

@@ -101,7 +101,8 @@ pub struct Args {
     /// What ibverbs is told
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     verbs: Option<String>,
-    /// What DPDK is told
+    /// What DPDK is told, with semicolons between, for example 'port=0000:3b:00.0;address=192.0.2.7' or
+    /// 'port=net_af_packet,iface=eth1;eal=--no-huge -m 256'
     #[arg(long, value_name = "WORDS", conflicts_with = "pcap")]
     dpdk: Option<String>,
     /// What AF_XDP is told, for example mode=native,stamps=hardware,queue=3,steer,vlan=100,hold=200ms,busy-poll=20us,helper=/run/gdmedia-xdp

@@ -54,6 +54,8 @@ pub struct Uses {
     pub rivermax: bool,
     /// ibverbs.
     pub verbs: bool,
+    /// DPDK, and which one.
+    pub dpdk: Option<&'static str>,
 }
 
 /// A GPU as its driver tells.
@@ -116,7 +118,11 @@ impl System for Here {
         std::env::var(name).ok().filter(|v| !v.is_empty())
     }
     fn uses(&self) -> Uses {
-        Uses { rivermax: cfg!(feature = "rivermax"), verbs: cfg!(feature = "verbs") }
+        #[cfg(feature = "dpdk")]
+        let dpdk = Some(crate::rx::dpdk::version());
+        #[cfg(not(feature = "dpdk"))]
+        let dpdk = None;
+        Uses { rivermax: cfg!(feature = "rivermax"), verbs: cfg!(feature = "verbs"), dpdk }
     }
     #[cfg(feature = "cuda")]
     fn gpu(&self, near: Option<&str>) -> Cuda {

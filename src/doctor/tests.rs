@@ -258,7 +258,7 @@ fn a_good_machine_is_good() {
         ("distance", "ens1 is behind the same PCIe switch; NUMA node 0, cores 0-7"),
         ("bar1", "256 GiB, 255 GiB free"),
         ("verbs", "mlx5_7 (ens1), library there; this gdmedia was built without it"),
-        ("dpdk", "ens1 can be shared with the kernel, 1024 huge pages; gdmedia cannot use it yet"),
+        ("dpdk", "ens1 can be shared with the kernel; 1024 huge pages; this gdmedia was built without it"),
         (
             "af-xdp",
             "ens1: native, without a copy, no time stamps of the card offered; this user lacks cap_net_raw, cap_net_admin, cap_bpf",
@@ -825,9 +825,14 @@ fn ports_that_dpdk_has_and_cards_that_rivermax_does_not_take() {
     machine.tree.pci("pci0000:80/0000:80:02.0/0000:82:00.0", &CONNECTX6DX, Some("vfio-pci"));
     let report = machine.examine();
     assert!(
-        find(&report, "dpdk").text.starts_with("ports given to it: 0000:82:00.0, ens1 can be shared"),
+        find(&report, "dpdk").text.starts_with("ports given to it: 0000:82:00.0; ens1 can be shared"),
         "{report:#?}"
     );
+    assert_eq!(find(&report, "dpdk").state, State::Missing);
+    machine.fake.uses.dpdk = Some("DPDK 22.11.11");
+    let report = machine.examine();
+    let dpdk = find(&report, "dpdk");
+    assert!(dpdk.state == State::Good && dpdk.text.ends_with("1024 huge pages; DPDK 22.11.11"), "{dpdk:#?}");
 
     machine.tree.file(&format!("sys/devices/{SWITCH}/0000:17:02.0/0000:1a:00.0/device"), "0x1015");
     machine.fake.libraries.push("librivermax.so.1");

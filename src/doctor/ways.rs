@@ -56,7 +56,7 @@ pub fn findings(
         sockets(machine),
         xdp(root, system, machine, interfaces, &mut bypass),
         verbs(root, system, machine, interfaces, &mut bypass),
-        dpdk(machine, interfaces, &devices),
+        dpdk(system, machine, interfaces, &devices),
         rivermax(root, system, &devices, interfaces, &mut bypass),
     ];
     (out, bypass)
@@ -174,7 +174,8 @@ fn verbs(
         .fix(format!("setcap {}+ep $(command -v gdmedia)", rights.join(",")))
 }
 
-fn dpdk(machine: &Machine, interfaces: &[Interface], devices: &[pci::Device]) -> Finding {
+fn dpdk(system: &dyn System, machine: &Machine, interfaces: &[Interface], devices: &[pci::Device]) -> Finding {
+    const ID: &str = "dpdk";
     let network = |d: &&pci::Device| d.class >> 16 == 2;
     let bound = |d: &pci::Device| matches!(d.driver.as_deref(), Some("vfio-pci" | "igb_uio" | "uio_pci_generic"));
     let taken: Vec<&str> = devices.iter().filter(network).filter(|d| bound(d)).map(|d| d.address.as_str()).collect();
@@ -187,11 +188,20 @@ fn dpdk(machine: &Machine, interfaces: &[Interface], devices: &[pci::Device]) ->
     );
     let huge = machine.huge.filter(|(_, all, _)| *all > 0);
     have.push(huge.map_or_else(|| "no huge pages".into(), |(_, all, _)| format!("{all} huge pages")));
-    if taken.is_empty() && !interfaces.iter().any(Interface::mlx5) {
+    let port = !taken.is_empty() || interfaces.iter().any(Interface::mlx5);
+    if !port {
         have.push("no port for it (vfio-pci or mlx5)".into());
     }
-    Finding::new("dpdk", State::Missing, format!("{}; gdmedia cannot use it yet", have.join(", ")))
-        .gives("packets without the kernel, on cores that do nothing else")
+    let built = system.uses().dpdk;
+    have.push(built.map_or_else(|| "this gdmedia was built without it".into(), str::to_owned));
+    let gives = "packets without the kernel, on cores that do nothing else; it has to be asked for: --backend dpdk";
+    match (built, port && huge.is_some()) {
+        (Some(_), true) => Finding::good(ID, have.join("; ")),
+        (Some(_), false) if huge.is_none() => {
+            Finding::new(ID, State::Missing, have.join("; ")).gives(gives).fix("sysctl -w vm.nr_hugepages=512")
+        }
+        _ => Finding::new(ID, State::Missing, have.join("; ")).gives(gives),
+    }
 }
 
 fn rivermax(

@@ -1,7 +1,10 @@
 //! Receivers: from a network or a capture into a ring of slots.
 
 mod card;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod fault;
+pub mod host;
 pub mod link;
 pub mod memory;
 pub mod pcap;
@@ -20,6 +23,8 @@ pub mod verbs;
 pub mod wait;
 pub mod xdp;
 
+#[cfg(feature = "dpdk")]
+pub use dpdk::Dpdk;
 pub use fault::{Fault, FaultPlan};
 pub use memory::Memory;
 pub use pcap::{Pace, Pcap};

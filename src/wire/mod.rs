@@ -6,9 +6,12 @@
 //! | [`srd`] | extended sequence number and sample row data headers (RFC 4175 section 4.1, ST 2110-20 clause 6.2) |
 //! | [`net`] | Ethernet, VLAN, cooked and loopback frames, IPv4, IPv6, UDP |
 //! | [`capture`] | pcap and pcapng, read and written |
+//! | [`arp`], [`igmp`] | what a host says of its address and its groups |
 //! | [`ptp`] | messages of IEEE 1588, as far as they name clocks and times |
 
+pub mod arp;
 pub mod capture;
+pub mod igmp;
 pub mod net;
 pub mod ptp;
 pub mod rtp;

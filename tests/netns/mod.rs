@@ -70,6 +70,13 @@ impl Net {
         })
     }
 
+    /// Moves the calling thread into a namespace, for good.
+    pub fn enter(name: &str) {
+        let file = File::open(format!("/run/netns/{name}")).unwrap();
+        // SAFETY: moves the calling thread only.
+        assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0, "setns");
+    }
+
     pub fn read(&self, path: &str) -> String {
         Net::inside(&self.rx, || std::fs::read_to_string(path).unwrap_or_default())
     }

@@ -2,6 +2,8 @@
 //! it, how to send to it, and what it cannot do and why. Then one line here gives it all the tests.
 
 mod behaviour;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 #[cfg(feature = "verbs")]
 #[path = "../verbs/library.rs"]
 mod library;
@@ -103,3 +105,10 @@ put_through!(
     xdp_behind_the_driver,
     crate::xdp::Veth::new(gdmedia::rx::xdp::Mode::Generic).map(|veth| Box::new(veth) as _)
 );
+
+#[cfg(feature = "dpdk")]
+mod by_dpdk {
+    put_through!(with_the_kernel, crate::dpdk::Veth::new("net_af_packet").map(|veth| Box::new(veth) as _));
+    put_through!(without_the_kernel, crate::dpdk::Veth::new("net_af_xdp").map(|veth| Box::new(veth) as _));
+    put_through!(recorded, Some(Box::new(crate::dpdk::Recorded::new())));
+}

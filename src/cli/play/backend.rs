@@ -98,7 +98,7 @@ pub struct Inputs<'a> {
     #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub layout: &'a Layout,
     /// The run is to end.
-    #[cfg_attr(not(feature = "bypass"), allow(dead_code))]
+    #[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
     pub stop: &'a AtomicBool,
 }
 

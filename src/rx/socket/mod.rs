@@ -15,6 +15,7 @@ pub(super) mod stamps;
 
 pub use interface::{Interface, by_route, find as find_interface, interfaces};
 #[cfg(feature = "bypass")]
+#[cfg_attr(not(feature = "rivermax"), allow(unused_imports))]
 pub(in crate::rx) use open::member;
 pub(crate) use open::{igmp_version, payload_held};
 

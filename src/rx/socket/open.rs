@@ -143,6 +143,7 @@ fn bound(
 /// Joins the group of `leg` on `interface` and receives nothing: for those who get its packets in another way. The group
 /// is left when the socket is dropped; no socket where the leg is no group.
 #[cfg(feature = "bypass")]
+#[cfg_attr(not(feature = "rivermax"), allow(dead_code))]
 pub(in crate::rx) fn member(
     leg: &Leg,
     interface: &Interface,

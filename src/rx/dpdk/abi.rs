@@ -1,0 +1,560 @@
+//! The calls of our C shim, and what they mean. The other half is `shim/shim.h`.
+#![allow(unsafe_code)]
+
+use crate::mem::{Region, Space};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::net::Ipv4Addr;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const NAME: usize = 64;
+/// Packets that one call gives at most, and queues of a port.
+pub const BURST: usize = 256;
+
+/// `struct gd_info`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawInfo {
+    driver: [c_char; NAME],
+    if_index: u32,
+    pci: u32,
+    max_queues: u32,
+    max_mtu: u32,
+    spreads: u32,
+    stamps: u32,
+    splits: u32,
+    mac: [u8; 6],
+    unused: [u8; 2],
+}
+
+/// `struct gd_setup`.
+#[repr(C)]
+struct RawSetup {
+    queues: u16,
+    descriptors: u16,
+    mtu: u16,
+    split: u16,
+    stamps: u32,
+    isolated: u32,
+    pool: *mut c_void,
+    bodies: *mut c_void,
+}
+
+/// `struct gd_packet`: one as DPDK gave it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Packet {
+    data: *const u8,
+    body: *const u8,
+    /// Octets of the frame in the first piece.
+    pub here: u32,
+    /// Octets of the whole frame.
+    pub octets: u32,
+    /// The card's time stamp; 0 without.
+    pub stamp: u64,
+    /// How many pieces there are.
+    pub pieces: u32,
+    unused: u32,
+}
+
+// SAFETY: addresses, which are compared with those of a region and never followed.
+unsafe impl Send for Packet {}
+
+impl Packet {
+    pub const EMPTY: Packet =
+        Packet { data: std::ptr::null(), body: std::ptr::null(), here: 0, octets: 0, stamp: 0, pieces: 0, unused: 0 };
+    /// Where it begins.
+    pub fn data(&self) -> usize {
+        self.data as usize
+    }
+    /// Where the second piece begins; 0 without.
+    pub fn body(&self) -> usize {
+        self.body as usize
+    }
+}
+
+/// `struct gd_counts`: what a port has counted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub packets: u64,
+    pub missed: u64,
+    pub no_buffer: u64,
+    pub errors: u64,
+}
+
+/// `struct gd_rule`.
+#[repr(C)]
+struct RawRule {
+    destination: u32,
+    source: u32,
+    port: u16,
+    vlan: u16,
+}
+
+unsafe extern "C" {
+    fn gd_version() -> *const c_char;
+    fn gd_drivers() -> *const c_char;
+    fn gd_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    fn gd_quiet();
+    fn gd_loud();
+    fn gd_listen();
+    fn gd_said(text: *mut c_char, room: usize) -> usize;
+    fn gd_addresses_are_virtual() -> c_int;
+    fn gd_gpus() -> c_int;
+    fn gd_thread_begin() -> c_int;
+    fn gd_thread_end();
+    fn gd_pool_octets(count: u32, room: u32) -> u64;
+    fn gd_pool_new(start: *mut c_void, octets: u64, count: u32, room: u32, pool: *mut *mut c_void) -> c_int;
+    #[cfg(feature = "cuda")]
+    fn gd_pool_over(start: *mut c_void, octets: u64, count: u32, room: u32, pool: *mut *mut c_void) -> c_int;
+    fn gd_pool_end(pool: *mut c_void, start: *mut c_void, octets: u64);
+    fn gd_pool_left(pool: *const c_void) -> u32;
+    fn gd_give_back(pool: *mut c_void, start: *const u8, at: *const u32, count: u32);
+    fn gd_reach(port: u16, start: *mut c_void, octets: u64) -> c_int;
+    fn gd_unreach(port: u16, start: *mut c_void, octets: u64);
+    fn gd_port_open(spec: *const c_char, name: *const c_char, port: *mut u16, info: *mut RawInfo) -> c_int;
+    fn gd_port_start(port: u16, setup: *const RawSetup) -> c_int;
+    fn gd_port_close(port: u16);
+    fn gd_port_gone(port: u16) -> c_int;
+    fn gd_receive(port: u16, queue: u16, packets: *mut Packet, most: u32) -> u32;
+    fn gd_send(port: u16, frame: *const u8, octets: u32) -> c_int;
+    fn gd_counts(port: u16, counts: *mut Counts) -> c_int;
+    fn gd_clock(port: u16, ticks: *mut u64) -> c_int;
+    fn gd_groups(port: u16, addresses: *const u8, count: u32) -> c_int;
+    fn gd_rule(port: u16, rule: *const RawRule, handle: *mut *mut c_void, why: *mut c_char, room: usize) -> c_int;
+    fn gd_unrule(port: u16, handle: *mut c_void);
+}
+
+/// DPDK refused: its errno, and the lines that it logged meanwhile.
+#[derive(Debug)]
+pub struct Refused {
+    pub errno: i32,
+    pub said: String,
+}
+
+impl fmt::Display for Refused {
+    /// What whoever noticed first has said; who passed it on has nothing to add.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.said.lines().find(|line| !is_noise(line)) {
+            Some(line) => f.write_str(line.trim()),
+            None => io::Error::from_raw_os_error(self.errno).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Lines that come with every failure of their kind, or with none.
+fn is_noise(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty()
+        || ["Driver cannot attach the device", "Failed to attach device", "libbpf: elf: skipping", "libxdp: No bpffs"]
+            .iter()
+            .chain(&["libxdp: Can't use dispatcher", "libxdp: Falling back"])
+            .any(|noise| line.starts_with(noise))
+}
+
+/// DPDK lets one thread at a time change ports and pools; polling needs no lock.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Held while something is changed. What DPDK and the libraries beneath it print is collected meanwhile.
+struct Change {
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Change {
+    fn begin() -> Self {
+        let lock = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: no argument; the lock is held, so that streams are exchanged and given back in pairs.
+        unsafe {
+            gd_listen();
+            gd_quiet();
+        }
+        Change { _lock: lock }
+    }
+    /// The result of a call that was made meanwhile.
+    fn result(&self, rc: c_int) -> Result<(), Refused> {
+        result(rc)
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        // SAFETY: no argument; `begin` has exchanged the streams.
+        unsafe { gd_loud() };
+    }
+}
+
+/// The result of a call, and what was said since the last `gd_listen`.
+fn result(rc: c_int) -> Result<(), Refused> {
+    if rc >= 0 {
+        return Ok(());
+    }
+    let mut text = [0u8; 1024];
+    // SAFETY: writable for this length.
+    let len = unsafe { gd_said(text.as_mut_ptr().cast(), text.len()) };
+    let said = String::from_utf8_lossy(text.get(..len).unwrap_or_default()).into_owned();
+    Err(Refused { errno: -rc, said })
+}
+
+/// Such as `DPDK 22.11.11`.
+pub fn version() -> &'static str {
+    // SAFETY: a text that never changes.
+    unsafe { CStr::from_ptr(gd_version()) }.to_str().unwrap_or("DPDK")
+}
+
+/// The folder that DPDK takes drivers from by itself.
+pub fn drivers() -> &'static str {
+    // SAFETY: a text that never changes.
+    unsafe { CStr::from_ptr(gd_drivers()) }.to_str().unwrap_or_default()
+}
+
+/// The program has more rights than its user (file capabilities, setuid).
+pub fn has_raised_rights() -> bool {
+    // SAFETY: a number of the kernel's.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Starts the environment. DPDK keeps the words, so they are never freed.
+pub fn start(words: &[CString]) -> Result<(), Refused> {
+    let copies = words.iter().map(|word| word.clone().into_raw());
+    let list: &'static mut [*mut c_char] = copies.chain([std::ptr::null_mut()]).collect::<Vec<_>>().leak();
+    // `gd_start` exchanges the streams by itself: there are none before.
+    let _lock = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: as many texts as said and a null pointer behind them, for good.
+    let rc = unsafe {
+        gd_listen();
+        gd_start(words.len() as c_int, list.as_mut_ptr())
+    };
+    result(rc)
+}
+
+/// Whether devices are given the addresses of the process.
+pub fn addresses_are_virtual() -> bool {
+    // SAFETY: no argument; DPDK runs.
+    unsafe { gd_addresses_are_virtual() != 0 }
+}
+
+/// GPUs that DPDK has a driver for.
+pub fn gpus() -> i32 {
+    // SAFETY: no argument; DPDK runs.
+    unsafe { gd_gpus() }
+}
+
+/// Makes DPDK know the calling thread until it ends, so that pools keep some packets for it.
+pub fn know_this_thread() {
+    struct Known(bool);
+    impl Drop for Known {
+        fn drop(&mut self) {
+            if self.0 {
+                // SAFETY: this thread was registered, and ends.
+                unsafe { gd_thread_end() };
+            }
+        }
+    }
+    thread_local!(static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) });
+    // While a thread ends there is nothing to know.
+    let _ = KNOWN.try_with(|known| {
+        if let Ok(mut known) = known.try_borrow_mut() {
+            // SAFETY: no argument; DPDK runs.
+            known.get_or_insert_with(|| Known(unsafe { gd_thread_begin() } == 0));
+        }
+    });
+}
+
+/// Octets that `count` packets of `room` octets need, with DPDK's own headers.
+pub fn octets_for(count: u32, room: u32) -> usize {
+    // SAFETY: numbers.
+    usize::try_from(unsafe { gd_pool_octets(count, room) }).unwrap_or(usize::MAX)
+}
+
+/// Packet buffers in memory of ours.
+pub struct Pool {
+    raw: NonNull<c_void>,
+    start: usize,
+    octets: usize,
+}
+
+// SAFETY: pools of DPDK may be used by any thread at any time.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Over the whole of `region`, which outlives it: whoever calls drops the pool first.
+    ///
+    /// # Safety
+    /// Nobody writes to the region but DPDK, and nobody reads there what no packet of a lease is.
+    pub unsafe fn new<M: Space>(region: &mut Region<M>, count: u32, room: u32) -> Result<Self, Refused> {
+        let (start, octets) = (region.as_mut_ptr(), region.len());
+        let mut raw = std::ptr::null_mut();
+        let change = Change::begin();
+        // SAFETY: the memory is the caller's, as promised.
+        change.result(unsafe { gd_pool_new(start.cast(), octets as u64, count, room, &mut raw) })?;
+        Self::of(raw, start, octets)
+    }
+
+    /// The same for memory that the CPU cannot touch.
+    ///
+    /// # Safety
+    /// As of [`Pool::new`].
+    #[cfg(feature = "cuda")]
+    pub unsafe fn over<M: Space>(region: &mut Region<M>, count: u32, room: u32) -> Result<Self, Refused> {
+        let (start, octets) = (region.as_mut_ptr(), region.len());
+        let mut raw = std::ptr::null_mut();
+        let change = Change::begin();
+        // SAFETY: the memory is the caller's, as promised.
+        change.result(unsafe { gd_pool_over(start.cast(), octets as u64, count, room, &mut raw) })?;
+        Self::of(raw, start, octets)
+    }
+
+    fn of(raw: *mut c_void, start: *mut u8, octets: usize) -> Result<Self, Refused> {
+        let none = || Refused { errno: libc::ENOMEM, said: String::new() };
+        Ok(Pool { raw: NonNull::new(raw).ok_or_else(none)?, start: start as usize, octets })
+    }
+
+    /// Buffers that nobody has.
+    pub fn left(&self) -> u32 {
+        // SAFETY: the pool lives.
+        unsafe { gd_pool_left(self.raw.as_ptr()) }
+    }
+    /// Where in its memory an address lies.
+    #[inline]
+    pub fn place(&self, address: usize) -> Option<u32> {
+        let at = address.checked_sub(self.start).filter(|at| *at < self.octets)?;
+        u32::try_from(at).ok()
+    }
+    /// Gives back the packets that lie at these places, once each.
+    #[inline]
+    pub fn give_back(&self, at: &[u32]) {
+        // SAFETY: the pool lives, its memory begins at `start`; places beyond it are left out.
+        unsafe { gd_give_back(self.raw.as_ptr(), self.start as *const u8, at.as_ptr(), at.len() as u32) };
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _change = Change::begin();
+        // SAFETY: made by `gd_pool_new` over this memory; ports that used it have been closed.
+        unsafe { gd_pool_end(self.raw.as_ptr(), self.start as *mut c_void, self.octets as u64) };
+    }
+}
+
+/// What a port is and offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    pub driver: String,
+    /// Of the kernel's interface beneath; 0 where there is none.
+    pub if_index: u32,
+    /// On PCI, else a virtual device.
+    pub pci: bool,
+    pub max_queues: u32,
+    pub max_mtu: u32,
+    /// Packets can be spread over queues.
+    pub spreads: bool,
+    /// Packets have time stamps of the card.
+    pub stamps: bool,
+    /// Packets can be cut into two pools.
+    pub splits: bool,
+    pub mac: [u8; 6],
+}
+
+/// How a port is to receive.
+pub struct Setup<'a> {
+    pub queues: u16,
+    pub descriptors: u16,
+    pub mtu: u16,
+    /// Octets of a frame that go to `pool`, and where the rest goes.
+    pub split: Option<(u16, &'a Pool)>,
+    pub stamps: bool,
+    /// Nothing is taken but what rules name.
+    pub isolated: bool,
+    pub pool: &'a Pool,
+}
+
+/// A port of DPDK, attached until it is dropped.
+pub struct Port {
+    number: u16,
+    /// Pools whose memory it was let reach.
+    reached: Vec<(usize, usize)>,
+}
+
+impl Port {
+    /// Attaches what `spec` says, which is then called `name`.
+    pub fn open(spec: &CStr, name: &CStr) -> Result<(Self, Info), Refused> {
+        let mut number = 0;
+        let mut info = RawInfo {
+            driver: [0; NAME],
+            if_index: 0,
+            pci: 0,
+            max_queues: 0,
+            max_mtu: 0,
+            spreads: 0,
+            stamps: 0,
+            splits: 0,
+            mac: [0; 6],
+            unused: [0; 2],
+        };
+        let change = Change::begin();
+        // SAFETY: texts and writable places; DPDK runs.
+        change.result(unsafe { gd_port_open(spec.as_ptr(), name.as_ptr(), &mut number, &mut info) })?;
+        let driver = info.driver.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect::<Vec<_>>();
+        let info = Info {
+            driver: String::from_utf8_lossy(&driver).into_owned(),
+            if_index: info.if_index,
+            pci: info.pci != 0,
+            max_queues: info.max_queues,
+            max_mtu: info.max_mtu,
+            spreads: info.spreads != 0,
+            stamps: info.stamps != 0,
+            splits: info.splits != 0,
+            mac: info.mac,
+        };
+        Ok((Port { number, reached: Vec::new() }, info))
+    }
+
+    /// Begins to receive. The pools outlive the port: whoever calls drops it first.
+    ///
+    /// # Safety
+    /// As said.
+    pub unsafe fn start(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
+        let change = Change::begin();
+        for pool in [Some(setup.pool), setup.split.map(|(_, bodies)| bodies)].into_iter().flatten() {
+            if self.reached.iter().any(|reached| reached.0 == pool.start) {
+                continue;
+            }
+            // SAFETY: memory of a pool, which outlives the port.
+            change.result(unsafe { gd_reach(self.number, pool.start as *mut c_void, pool.octets as u64) })?;
+            self.reached.push((pool.start, pool.octets));
+        }
+        let raw = RawSetup {
+            queues: setup.queues,
+            descriptors: setup.descriptors,
+            mtu: setup.mtu,
+            split: setup.split.map_or(0, |(octets, _)| octets),
+            stamps: setup.stamps.into(),
+            isolated: setup.isolated.into(),
+            pool: setup.pool.raw.as_ptr(),
+            bodies: setup.split.map_or(std::ptr::null_mut(), |(_, bodies)| bodies.raw.as_ptr()),
+        };
+        // SAFETY: the pools live; the port is attached.
+        change.result(unsafe { gd_port_start(self.number, &raw) })
+    }
+
+    /// It has been pulled out.
+    pub fn gone(&self) -> bool {
+        // SAFETY: the port is attached.
+        unsafe { gd_port_gone(self.number) != 0 }
+    }
+
+    /// Takes what has come by a queue.
+    #[inline]
+    pub fn receive(&mut self, queue: u16, packets: &mut [Packet]) -> usize {
+        // SAFETY: writable for so many; the port runs, and `&mut` lets nobody else poll it.
+        unsafe { gd_receive(self.number, queue, packets.as_mut_ptr(), packets.len() as u32) as usize }
+    }
+
+    /// Sends a frame. One that finds no room is lost, as on any network: what we say is said again.
+    pub fn send(&mut self, frame: &[u8]) {
+        // SAFETY: readable for this length; the port runs.
+        unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        // SAFETY: writable; the port is attached.
+        unsafe { gd_counts(self.number, &mut counts) };
+        counts
+    }
+
+    /// The card's clock, in ticks of its own.
+    pub fn clock(&self) -> Option<u64> {
+        let mut ticks = 0;
+        // SAFETY: writable; the port is attached.
+        (unsafe { gd_clock(self.number, &mut ticks) } == 0).then_some(ticks)
+    }
+
+    /// Frames to these groups come; what else comes with them: 0 nothing, 1 all groups, 2 everything.
+    pub fn groups(&mut self, addresses: &[[u8; 6]]) -> Result<i32, Refused> {
+        let change = Change::begin();
+        // SAFETY: readable for so many addresses; the port runs.
+        let rc = unsafe { gd_groups(self.number, addresses.as_ptr().cast(), addresses.len() as u32) };
+        change.result(rc).map(|()| rc)
+    }
+
+    /// Has the card lead a flow to the first queue.
+    pub fn rule(
+        &mut self,
+        destination: Ipv4Addr,
+        source: Option<Ipv4Addr>,
+        port: u16,
+        vlan: u16,
+    ) -> Result<Rule, String> {
+        let number = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
+        let raw = RawRule { destination: number(destination), source: source.map_or(0, number), port, vlan };
+        let (mut handle, mut why) = (std::ptr::null_mut(), [0u8; 160]);
+        let change = Change::begin();
+        // SAFETY: readable and writable; the port runs.
+        let rc = unsafe { gd_rule(self.number, &raw, &mut handle, why.as_mut_ptr().cast(), why.len()) };
+        drop(change);
+        match NonNull::new(handle).filter(|_| rc == 0) {
+            Some(handle) => Ok(Rule { port: self.number, handle, _port: PhantomData }),
+            None => Err(CStr::from_bytes_until_nul(&why).map(|w| w.to_string_lossy().into_owned()).unwrap_or_default()),
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let _change = Change::begin();
+        for (start, octets) in self.reached.drain(..) {
+            // SAFETY: mapped by `start`.
+            unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
+        }
+        // SAFETY: attached by `open`, and polled by nobody any more.
+        unsafe { gd_port_close(self.number) };
+    }
+}
+
+/// A rule of a card, until it is dropped; or until its port is.
+pub struct Rule {
+    port: u16,
+    handle: NonNull<c_void>,
+    _port: PhantomData<*mut ()>,
+}
+
+// SAFETY: rules may be taken away by any thread, one at a time.
+unsafe impl Send for Rule {}
+
+impl Rule {
+    /// Takes it away while its port is there.
+    pub fn remove(self) {
+        let _change = Change::begin();
+        // SAFETY: made by `gd_rule`; the caller has the port.
+        unsafe { gd_unrule(self.port, self.handle.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_noticed_first_is_quoted() {
+        let said = |said: &str| Refused { errno: libc::ENODEV, said: said.into() }.to_string();
+        assert_eq!(
+            said(
+                "rte_pmd_init_internals(): no such device\nDriver cannot attach the device (x)\nFailed to attach device on primary process"
+            ),
+            "rte_pmd_init_internals(): no such device"
+        );
+        assert_eq!(
+            said("libbpf: elf: skipping unrecognized data section(8) .x\n xsk_configure(): no \n"),
+            "xsk_configure(): no"
+        );
+        assert_eq!(said("Failed to attach device on primary process"), "No such device (os error 19)");
+    }
+}

@@ -1,0 +1,245 @@
+//! DPDK's environment: started once in a process, for all receivers. A start that failed cannot be repeated.
+
+use super::abi::{self, Refused};
+use crate::error::{Error, Kind, Result};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+enum State {
+    New,
+    /// With these words of the user.
+    Running(Vec<String>),
+    /// Why not.
+    Failed(String),
+}
+
+static STATE: Mutex<State> = Mutex::new(State::New);
+
+/// Has it run, from now on for good. `words`: what the user says to it; none: as it runs already, else as it is by itself.
+///
+/// # Errors
+/// It cannot start, or runs with other words.
+pub fn start(words: &[String]) -> Result<()> {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*state {
+        State::Running(with) if words.is_empty() || words == with => return Ok(()),
+        State::Running(with) => {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("DPDK runs in this process already, with eal={}", with.join(" ")),
+            )
+            .cure("give all receivers the same eal=, or leave it out of all but the first"));
+        }
+        State::Failed(why) => {
+            return Err(Error::new(Kind::Unavailable, format!("DPDK has failed to start in this process: {why}"))
+                .cure("DPDK starts once in a process: mend what is wrong, and start gdmedia again"));
+        }
+        State::New => {}
+    }
+    refuse(words)?;
+    if let Some(path) = value(words, "-d") {
+        drivers(Path::new(path), Path::new(abi::drivers()), abi::has_raised_rights())?;
+    }
+    let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
+        .chain(by_itself(words))
+        .chain(words.iter().cloned())
+        .map(CString::new)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| Error::new(Kind::Usage, "a word of eal= has a zero octet in it"))?;
+    // It ties the thread that starts it to a core; ours is to stay as it is.
+    let thread = std::thread::Builder::new().name("dpdk".into()).spawn(move || abi::start(&all));
+    let started = match thread.map(std::thread::JoinHandle::join) {
+        Ok(Ok(started)) => started,
+        Ok(Err(_)) => return Err(Error::new(Kind::Internal, "starting DPDK panicked")),
+        Err(e) => return Err(Error::new(Kind::Unavailable, "no thread to start DPDK on").because(e)),
+    };
+    if let Err(refused) = started {
+        *state = State::Failed(refused.to_string());
+        return Err(failed(refused));
+    }
+    if !abi::addresses_are_virtual() {
+        let why = "devices here are given physical addresses (IOVA mode PA)";
+        *state = State::Failed(why.into());
+        return Err(Error::new(Kind::Unavailable, format!("DPDK cannot use the ring's memory: {why}"))
+            .cure("switch the IOMMU on (intel_iommu=on, or amd_iommu=on) and bind the port to vfio-pci"));
+    }
+    *state = State::Running(words.to_vec());
+    Ok(())
+}
+
+fn failed(refused: Refused) -> Error {
+    let text = refused.to_string();
+    let (kind, cure) = match refused.errno {
+        _ if text.contains("hugepage") => (
+            Kind::Unavailable,
+            "reserve huge pages (sysctl vm.nr_hugepages=512), or, for development, start with eal=--no-huge",
+        ),
+        libc::ENOMEM => (Kind::Unavailable, "ask for less memory (eal=… -m MIB), or free some"),
+        libc::EACCES | libc::EPERM => {
+            (Kind::Permission, "run as root, or see docs/dpdk.md for the rights that it needs")
+        }
+        libc::EINVAL => (Kind::Usage, "correct eal=…, and start gdmedia again: DPDK starts once in a process"),
+        _ => (Kind::Unavailable, "see docs/dpdk.md for what DPDK needs"),
+    };
+    Error::new(kind, "DPDK does not start").because(refused).cure(cure)
+}
+
+/// The value of an option in one of its forms: `-m 5`, `-m5`, `--name=5`, `--name 5`.
+fn value<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    let long = name.starts_with("--");
+    words.iter().enumerate().find_map(|(n, word)| match word.strip_prefix(name)? {
+        "" => Some(words.get(n + 1).map_or("", String::as_str)),
+        rest if long => rest.strip_prefix('='),
+        rest => Some(rest),
+    })
+}
+
+fn has(words: &[String], names: &[&str]) -> bool {
+    names.iter().any(|name| value(words, name).is_some())
+}
+
+/// What DPDK would end the process for, or take the machine's memory for.
+fn refuse(words: &[String]) -> Result<()> {
+    if let Some(word) = words.iter().find(|word| matches!(word.as_str(), "-h" | "--help" | "-v" | "--")) {
+        return Err(Error::new(Kind::Usage, format!("`{word}` is no option for a receiver: eal={}", words.join(" ")))
+            .cure("dpdk-testpmd --help shows DPDK's own options"));
+    }
+    if has(words, &["--proc-type"]) && value(words, "--proc-type").is_some_and(|kind| kind != "primary") {
+        return Err(Error::new(Kind::Usage, "gdmedia is a process of its own: --proc-type=primary, or none"));
+    }
+    let wanted = value(words, "-m").and_then(|text| text.parse::<u64>().ok());
+    if let (Some(wanted), true, Some(free)) = (wanted, has(words, &["--no-huge"]), available())
+        && wanted > free
+    {
+        return Err(Error::new(
+            Kind::Unavailable,
+            format!("no memory for DPDK: eal= asks for {wanted} MiB, and {free} MiB are available"),
+        )
+        .cure("ask for less (-m MIB): packets lie in other memory, 64 MiB and 4 more for each receiver will do"));
+    }
+    Ok(())
+}
+
+/// Drivers from elsewhere (`-d`), a file or a folder of them. One that is loaded twice ends the process: DPDK panics before it
+/// starts.
+fn drivers(from: &Path, own: &Path, raised: bool) -> Result<()> {
+    if raised {
+        // Whoever may start this program may not choose what runs with its rights.
+        return Err(Error::new(
+            Kind::Permission,
+            "eal=-d names a driver's library, and this program has rights of its own",
+        )
+        .cure("install the driver where DPDK looks for drivers, or start without setcap and setuid"));
+    }
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        let files = std::fs::read_dir(folder).into_iter().flatten();
+        files.filter_map(std::result::Result::ok).map(|file| file.path()).collect()
+    };
+    // Without `.so` and the version.
+    let name = |file: &Path| file.file_name().and_then(|name| Some(name.to_str()?.split(".so").next()?.to_owned()));
+    let own_names: Vec<_> = inside(own).iter().filter_map(|file| name(file)).collect();
+    let files = if from.is_dir() { inside(from) } else { vec![from.to_owned()] };
+    match files.iter().find(|file| name(file).is_some_and(|name| own_names.contains(&name))) {
+        Some(file) => Err(Error::new(
+            Kind::Usage,
+            format!("eal=-d names {}, which DPDK loads from {} by itself", file.display(), own.display()),
+        )
+        .cure("leave -d out, or name what is not there")),
+        None => Ok(()),
+    }
+}
+
+/// MiB that the system can give.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib >> 10)
+}
+
+/// What it is told unless the user says otherwise.
+fn by_itself(words: &[String]) -> Vec<String> {
+    let mut all = vec!["--no-telemetry"];
+    // No files that are left behind or that another process of ours would find. Without huge pages that has another name.
+    if has(words, &["--no-huge"]) {
+        all.push("--no-shconf");
+    } else if !has(words, &["--in-memory", "--file-prefix", "--huge-dir", "--legacy-mem", "--huge-unlink"]) {
+        all.push("--in-memory");
+    }
+    // The ring is ordinary memory, of which nobody knows the physical addresses.
+    if !has(words, &["--iova-mode"]) {
+        all.push("--iova-mode=va");
+    }
+    // Without this it takes every device that it has a driver for; ours are attached by name.
+    if !has(words, &["-a", "--allow", "-b", "--block", "--no-pci"]) {
+        all.extend(["-a", "0000:00:00.0"]);
+    }
+    let mut all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+    // It starts a thread for each core that it is given but the first; receivers have threads of their own.
+    if !has(words, &["-l", "-c", "--lcores", "-s", "-S"]) {
+        all.push(format!("--lcores=0@{}", first_core().unwrap_or(0)));
+    }
+    all
+}
+
+/// The first core that this thread may run on.
+fn first_core() -> Option<u32> {
+    let text = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    list.trim().split(['-', ',']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_the_user_says_takes_the_place_of_what_is_said_otherwise() {
+        let said = |text| by_itself(&words(text)).join(" ");
+        let core = first_core().unwrap();
+        assert_eq!(said(""), format!("--no-telemetry --in-memory --iova-mode=va -a 0000:00:00.0 --lcores=0@{core}"));
+        assert_eq!(
+            said("--no-huge -m 512"),
+            format!("--no-telemetry --no-shconf --iova-mode=va -a 0000:00:00.0 --lcores=0@{core}")
+        );
+        assert_eq!(said("--file-prefix=x -a 0000:3b:00.0 -l 2,3 --iova-mode pa"), "--no-telemetry");
+        assert_eq!(said("--no-huge -l2 --no-pci"), "--no-telemetry --no-shconf --iova-mode=va");
+    }
+
+    #[test]
+    fn what_would_end_the_process_is_refused() {
+        for (text, what) in [
+            ("--help", "`--help`"),
+            ("--no-huge -h", "`-h`"),
+            ("--proc-type=secondary", "--proc-type"),
+            ("--no-huge -m 2000000000", "2000000000 MiB"),
+            ("--no-huge -m2000000000", "2000000000 MiB"),
+        ] {
+            let error = refuse(&words(text)).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+        refuse(&words("--no-huge -m 64 --proc-type=primary")).unwrap();
+        refuse(&words("-m 2000000000")).unwrap();
+    }
+
+    #[test]
+    fn drivers_that_would_be_loaded_twice_are_refused() {
+        let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let touch = |folder: &tempfile::TempDir, name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        touch(&own, "librte_net_pcap.so.23");
+        touch(&other, "librte_net_other.so.23");
+        drivers(other.path(), own.path(), false).unwrap();
+        let error = drivers(other.path(), own.path(), true).unwrap_err();
+        assert_eq!(error.kind(), Kind::Permission);
+        touch(&other, "librte_net_pcap.so");
+        for path in [other.path().to_owned(), own.path().to_owned(), own.path().join("librte_net_pcap.so.23")] {
+            let error = drivers(&path, own.path(), false).unwrap_err().to_string();
+            assert!(error.contains("librte_net_pcap.so") && error.contains(", which DPDK loads from"), "{error}");
+        }
+        drivers(&other.path().join("librte_net_other.so.23"), Path::new(""), false).unwrap();
+    }
+}
