@@ -154,7 +154,7 @@ pub struct Advice {
     pub verdict: Verdict,
     /// Where the data comes from.
     pub source: Source,
-    /// What receives: `sockets`, `rivermax`, `capture`; null when nothing can.
+    /// What receives: `sockets`, `rivermax`, `verbs`, `capture`; null when nothing can.
     pub receive_by: Option<&'static str>,
     /// What unpacks: `cpu`, `gpu`; null when nothing is received.
     pub unpack_on: Option<&'static str>,
