@@ -20,7 +20,7 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Reads them; `allowed`: see [`crate::unix::cores::allowed`]. What is not there, or is no list, is as if the machine had
+    /// Reads them; `allowed`: those that this process may use. What is not there, or is no list, is as if the machine had
     /// none of it: one node, no isolated core, one thread a core.
     pub fn read(root: &Root, allowed: BTreeSet<usize>) -> Self {
         let of_node = |name: &String| {
