@@ -29,6 +29,7 @@
 //! | [`error`], [`stats`], [`event`], [`time`], [`plan`] | plain values |
 //! | [`config`] | TOML files that people write, and what is wrong with them |
 //! | [`gpu`] | the GPU that is used and why, its context, streams, events |
+//! | [`topology`] | NUMA nodes, cores, PCI Express: what lies near a card |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
 //! | [`report`] | what was measured as text, JSON, JUnit XML, HTML |
 //! | [`timing`] | ST 2110-21, clocks, losses: what heads and arrivals of packets say |
@@ -100,6 +101,7 @@ pub mod stats;
 mod sync;
 pub mod time;
 pub mod timing;
+pub mod topology;
 pub mod track;
 mod unix;
 pub mod wire;

@@ -16,6 +16,7 @@ pub use cuda::{Device, GpuAccess, Pinned, Slab};
 
 use crate::error::{Error, Kind, Result};
 use std::any::Any;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -167,6 +168,34 @@ impl Region<Host> {
     }
 }
 
+thread_local! {
+    /// Where this thread takes memory of the host from; none: where the kernel does.
+    static NODE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Until it is dropped this thread takes memory of the host ([`Region::host`]) from one NUMA node, as far as that has any: the
+/// one of the thread that is going to use it. Threads that it starts meanwhile do not. Where the kernel refuses (a container
+/// without `mbind`), memory comes from the node that this thread runs on.
+#[derive(Debug)]
+pub struct Near {
+    before: Option<u32>,
+    /// It is this thread's.
+    _here: PhantomData<*const ()>,
+}
+
+/// See [`Near`]; none changes nothing.
+pub fn near(node: Option<u32>) -> Near {
+    let before = NODE.get();
+    NODE.set(node.or(before));
+    Near { before, _here: PhantomData }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        NODE.set(self.before);
+    }
+}
+
 /// An anonymous mapping.
 struct Map {
     start: NonNull<u8>,
@@ -220,6 +249,9 @@ impl Map {
         };
         let start = NonNull::new(start).ok_or_else(refused)?;
         let map = Map { start, len };
+        if let Some(node) = NODE.get() {
+            prefer(&map, node);
+        }
         // SAFETY: advice on and writes to our own fresh mapping.
         unsafe {
             libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE);
@@ -228,6 +260,24 @@ impl Map {
             }
         }
         Ok(map)
+    }
+}
+
+/// Pages of a mapping that nobody has touched come from this node, as long as it has any.
+fn prefer(map: &Map, node: u32) {
+    // MPOL_PREFERRED of linux/mempolicy.h; nodes are bits.
+    const PREFERRED: libc::c_int = 1;
+    const BITS: u32 = 1024;
+    if node >= BITS {
+        return;
+    }
+    let mut nodes = [0u64; BITS as usize / 64];
+    nodes[(node / 64) as usize] = 1 << (node % 64);
+    // The kernel takes one bit less than it is told.
+    let bits = libc::c_ulong::from(BITS) + 1;
+    // SAFETY: a hint on a mapping of our own; `nodes` outlives the call and has `BITS` bits. What is refused changes nothing.
+    unsafe {
+        libc::syscall(libc::SYS_mbind, map.start.as_ptr(), map.len, PREFERRED, nodes.as_ptr(), bits, 0);
     }
 }
 
@@ -241,6 +291,54 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the kernel says of the memory at an address: how it is taken, and from which of the first 64 nodes.
+    fn policy(at: *const u8) -> Option<(libc::c_int, u64)> {
+        const ADDRESS: libc::c_ulong = 2;
+        let (mut mode, mut nodes) = (-1, [0u64; 17]);
+        // SAFETY: writes a number and 1024 bits, for which there is room.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_get_mempolicy,
+                &raw mut mode,
+                nodes.as_mut_ptr(),
+                1024 as libc::c_ulong,
+                at,
+                ADDRESS,
+            )
+        };
+        (rc == 0).then_some((mode, nodes[0]))
+    }
+
+    #[test]
+    fn memory_comes_from_the_node_that_is_asked_for() {
+        let anywhere = Region::host(1 << 16).unwrap();
+        let Some(default) = policy(anywhere.as_ptr()) else {
+            println!("skipped: the kernel tells no memory policy here");
+            return;
+        };
+        let guard = near(Some(0));
+        let there = Region::host(1 << 16).unwrap();
+        // A thread that begins meanwhile has nothing to do with it.
+        let other = std::thread::spawn(|| Region::host(1 << 16).unwrap()).join().unwrap();
+        // Twice, and nothing in between.
+        let inner = near(None);
+        let too = Region::host(3 << 20).unwrap();
+        drop((inner, guard));
+        let after = Region::host(1 << 16).unwrap();
+        // MPOL_PREFERRED, node 0.
+        assert_eq!([&there, &too].map(|region| policy(region.as_ptr())), [Some((1, 1)); 2]);
+        assert_eq!([&other, &after].map(|region| policy(region.as_ptr())), [Some(default); 2]);
+        assert!(there.as_slice().iter().chain(too.as_slice()).all(|octet| *octet == 0));
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_no_obstacle() {
+        for node in [63, 1023, 1024, u32::MAX] {
+            let _guard = near(Some(node));
+            assert_eq!(Region::host(1 << 16).unwrap().len(), 1 << 16);
+        }
+    }
 
     #[test]
     fn host_memory_is_zeroed_and_writable() {

@@ -2,9 +2,13 @@
 
 #[cfg(not(gdmedia_loom))]
 mod crew;
+#[cfg(not(gdmedia_loom))]
+pub mod seats;
 
 #[cfg(not(gdmedia_loom))]
 pub use crew::Crew;
+#[cfg(not(gdmedia_loom))]
+pub use seats::{Placement, Policy, Seat, Seats};
 
 use crate::error::Error;
 use crate::event::Event;

@@ -403,3 +403,82 @@ fn a_configuration_is_printed_and_checked() {
     assert_eq!(gdmedia(&["daemon"]).code, 64);
     assert_eq!(gdmedia(&["daemon", "-c", "/nosuch/file.toml"]).code, 64);
 }
+
+/// Cores that the receiving threads of a process may run on, by thread.
+fn receiving_threads(process: u32) -> Vec<String> {
+    let folders = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten().map(|entry| entry.path());
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let receives = folders.filter(|folder| read(folder.join("comm")).trim() == "receive");
+    let of = |folder: PathBuf| {
+        let status = read(folder.join("status"));
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim().to_owned()
+    };
+    receives.map(of).collect()
+}
+
+/// Cores of this process, as the kernel lists them; none where it has one alone.
+fn my_cores() -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned();
+    if list.parse::<usize>().is_ok() {
+        println!("skipped: this process may use one core");
+        return None;
+    }
+    Some(list)
+}
+
+#[test]
+fn receiving_threads_are_where_it_says() {
+    let Some(all) = my_cores() else { return };
+    let dir = temp();
+    let (a, b) = (free_port(), free_port());
+    let _senders = [send(&dir, a), send(&dir, b)];
+    let text = format!("[limits]\nplacement = \"near\"\n{}", receiver("cam", a, LATE));
+    let config = dir.write("gdmedia.toml", &text);
+    let daemon = Daemon::start(&config, None);
+    let process = daemon.running.0.id();
+    let machine = until("its cores", || {
+        let said = daemon.all();
+        let text = |e: &Value| e["message"].as_str().filter(|m| m.contains("NUMA node")).map(str::to_owned);
+        said.iter().find_map(text)
+    });
+    let placed = daemon.says("cam", "thread on ");
+    let placed = placed["message"].as_str().unwrap().to_owned();
+    daemon.says("cam", "receiving");
+    if machine.starts_with("one NUMA node") {
+        let core = placed.strip_prefix("thread on core ").and_then(|rest| rest.split(' ').next()).unwrap();
+        assert_eq!(receiving_threads(process), [core], "{placed}");
+        assert_ne!(core, "0", "the rest of the machine's work is there");
+        // Switched to another flow it is on a core as well.
+        dir.write("gdmedia.toml", &text.replace(&format!("video {a} "), &format!("video {b} ")));
+        daemon.running.signal("HUP");
+        daemon.says("cam", "switched to 64x36");
+        until("one thread", || {
+            let threads = receiving_threads(process);
+            (threads.len() == 1 && threads[0].parse::<usize>().is_ok_and(|core| core != 0)).then_some(())
+        });
+    } else {
+        // Loopback lies nowhere.
+        assert!(placed.contains("any core: lo has no card"), "{placed}");
+        assert_eq!(receiving_threads(process), [all.as_str()]);
+    }
+    daemon.end();
+
+    // Nobody said where: on a machine with one node that is the scheduler's business.
+    let daemon = Daemon::start(&dir.write("auto.toml", &receiver("cam", a, LATE)), None);
+    let process = daemon.running.0.id();
+    let placed = daemon.says("cam", "thread on any core: ");
+    daemon.says("cam", "receiving");
+    assert_eq!(receiving_threads(process), [all.as_str()], "{placed}");
+    daemon.end();
+
+    // And where somebody says a core, it is that one; it may be the first one, too.
+    let first = all.split([',', '-']).next().unwrap();
+    let config = dir.write("core.toml", &receiver("cam", a, &format!("core = {first}\n")));
+    let daemon = Daemon::start(&config, None);
+    let process = daemon.running.0.id();
+    daemon.says("cam", &format!("thread on core {first} of node "));
+    daemon.says("cam", "receiving");
+    assert_eq!(receiving_threads(process), [first]);
+    daemon.end();
+}

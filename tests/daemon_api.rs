@@ -11,7 +11,9 @@ mod prometheus;
 use client::{Answer, Events, LONG, ask, connect, get, raw, request, rest};
 use fake::{Fake, Picture, SDP, dead, receiver};
 use gdmedia::daemon::api::{Limits, Listen, Scope, Server, Settings, Tls, Token, table};
-use gdmedia::daemon::{Action, EventKind, Refusal, Reloaded, State};
+use gdmedia::daemon::{Action, EventKind, GpuMemory, Refusal, Reloaded, State};
+use gdmedia::ptp;
+use gdmedia::rx::link::CardDrops;
 use proptest::prelude::*;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -753,11 +755,21 @@ fn metrics_are_as_the_format_says() {
     ] {
         assert_eq!(page.value(name, labels), Some(wanted), "{name} {labels:?}");
     }
+    assert_eq!(
+        page.samples("gdmedia_worker_info"),
+        [(labels(&[("receiver", "cam1"), ("core", "5"), ("node", "1")]), 1.0)]
+    );
     let infos = page.samples("gdmedia_receiver_info");
     assert!(infos.iter().any(|(labels, _)| labels["label"] == "a \"quoted\" \\ label\nof two lines"), "{infos:?}");
     // A receiver that is not received has no counters, and the clock that nobody uses is not said to be unlocked.
     assert!(page.samples("gdmedia_rx_bytes_total").iter().all(|(labels, _)| labels["receiver"] == "cam1"));
-    assert_eq!(page.samples("gdmedia_ptp_locked").len(), 0);
+    // What is not known is absent, and not 0.
+    for name in page.names().keys().filter(|name| name.starts_with("gdmedia_ptp_")) {
+        assert_eq!(page.samples(name).len(), 0, "{name}");
+    }
+    for name in ["gdmedia_nic_hw_drops_total", "gdmedia_gpu_mem_bytes"] {
+        assert!(page.names().contains_key(name) && page.samples(name).is_empty(), "{name}");
+    }
     assert!(page.value("process_resident_memory_bytes", &[]) > Some(1e6));
 
     let Some(promtool) = prometheus::promtool() else {
@@ -779,6 +791,93 @@ fn metrics_are_as_the_format_says() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+fn labels(pairs: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn clocks_cards_and_gpus_of_the_machine() {
+    let running = plain();
+    let grandmaster = "08-00-11-FF-FE-22-33-44";
+    let state = ptp::State {
+        port: ptp::PortState::Slave,
+        domain: 127,
+        offset_ns: Some(-1500),
+        path_delay_ns: Some(900),
+        grandmaster: Some(grandmaster.parse().unwrap()),
+        ..ptp::State::default()
+    };
+    let seen = ptp::Seen { ptp: Ok(state), grandmaster_changes: 2, unlocked: 1, card_ahead_ns: Some(37_000_000_000) };
+    let card = |interface: &str, packets| CardDrops { interface: interface.into(), packets };
+    let gpu = GpuMemory { gpu: "0000:1b:00.0".into(), octets: 300 << 20 };
+    running.fake.change("cam1", |receiver| {
+        receiver.ptp = Some(seen);
+        receiver.cards = vec![card("eth1", 7), card("eth2", 0)];
+        receiver.gpu_memory = Some(gpu.clone());
+    });
+    // Another receiver by the same card and with the same GPU, which looked a moment later; ptp4l follows nobody in its domain.
+    running.fake.change("cam2", |receiver| {
+        let alone = ptp::State { port: ptp::PortState::Listening, ..ptp::State::default() };
+        receiver.ptp = Some(ptp::Seen::first(Ok(alone)));
+        receiver.cards = vec![card("eth1", 9)];
+        receiver.gpu_memory = Some(gpu);
+    });
+    let page = prometheus::read(&running.get("/metrics").text());
+    let cam1 = [("receiver", "cam1")];
+    for (name, labels, wanted) in [
+        ("gdmedia_ptp_locked", &cam1[..], 1.0),
+        ("gdmedia_ptp_locked", &[("receiver", "cam2")], 0.0),
+        ("gdmedia_ptp_offset_seconds", &cam1, -0.000_001_5),
+        ("gdmedia_ptp_path_delay_seconds", &cam1, 0.000_000_9),
+        ("gdmedia_ptp_card_offset_seconds", &cam1, 37.0),
+        ("gdmedia_ptp_source_changes_total", &cam1, 2.0),
+        ("gdmedia_ptp_unlocked_total", &cam1, 1.0),
+        ("gdmedia_ptp_grandmaster_info", &[("receiver", "cam1"), ("gm", grandmaster), ("domain", "127")], 1.0),
+        ("gdmedia_nic_hw_drops_total", &[("interface", "eth1")], 9.0),
+        ("gdmedia_nic_hw_drops_total", &[("interface", "eth2")], 0.0),
+        ("gdmedia_gpu_mem_bytes", &[("gpu", "0000:1b:00.0")], 314_572_800.0),
+    ] {
+        assert_eq!(page.value(name, labels), Some(wanted), "{name} {labels:?}");
+    }
+    for (name, count) in [
+        ("gdmedia_ptp_offset_seconds", 1),
+        ("gdmedia_ptp_grandmaster_info", 1),
+        ("gdmedia_ptp_card_offset_seconds", 1),
+        ("gdmedia_nic_hw_drops_total", 2),
+        ("gdmedia_gpu_mem_bytes", 1),
+    ] {
+        assert_eq!(page.samples(name).len(), count, "{name}");
+    }
+    // One whose ptp4l has ended keeps what it counted, and says nothing else.
+    running.fake.change("cam1", |receiver| receiver.ptp = Some(ptp::Seen { ptp: Err(ptp::Silent::Absent), ..seen }));
+    let page = prometheus::read(&running.get("/metrics").text());
+    assert_eq!(page.value("gdmedia_ptp_source_changes_total", &cam1), Some(2.0));
+    assert_eq!(
+        (page.value("gdmedia_ptp_locked", &cam1), page.value("gdmedia_ptp_offset_seconds", &cam1)),
+        (None, None)
+    );
+
+    // The same by the API.
+    let stats = running.get("/api/v1/receivers/cam1/stats").json();
+    assert_eq!((&stats["cards"][0]["interface"], &stats["cards"][0]["packets"]), (&json!("eth1"), &json!(7)));
+    assert_eq!((&stats["gpu_memory"]["octets"], &stats["ptp"]["grandmaster_changes"]), (&json!(300 << 20), &json!(2)));
+    let shown = running.get("/api/v1/receivers/cam1").json();
+    let wanted = json!({ "core": 5, "node": 1, "shared": false, "why": "where eth1 lies" });
+    assert_eq!(shown["placement"], wanted);
+}
+
+/// Every name of the list in docs/api.md is a metric, and every metric is there.
+#[test]
+fn every_metric_is_explained() {
+    let running = plain();
+    let page = prometheus::read(&running.get("/metrics").text());
+    let docs = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md")).unwrap();
+    for name in page.names().keys().filter(|name| name.starts_with("gdmedia_")) {
+        let short = name.trim_start_matches("gdmedia");
+        assert!(docs.contains(name.as_str()) || docs.contains(&format!("`{short}")), "{name} is not in docs/api.md");
+    }
 }
 
 /// Whatever a dashboard or an alert asks for is there, with the labels that it asks by.

@@ -4,14 +4,17 @@
 #[path = "api/client.rs"]
 mod client;
 mod common;
+mod netns;
 #[path = "api/prometheus.rs"]
 mod prometheus;
 
 use client::{Answer, Events, LONG, ask, get};
 use common::{Temp, free_port, gdmedia, program, temp};
+use netns::Net;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -284,4 +287,103 @@ fn the_configurations_that_are_shipped_are_right() {
     }
     let output = gdmedia(&["daemon", "--check", "-c", &config]);
     assert_eq!(output.code, 0, "{}", output.stderr);
+}
+
+/// ptp4l of linuxptp, which ends with the test. It only looks at clocks and never sets one (`free_running`), so that it never
+/// says SLAVE, but UNCALIBRATED.
+struct Ptp4l {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Ptp4l {
+    fn start(dir: &Temp, name: &str, namespace: &str, interface: &str, more: &str) -> Ptp4l {
+        let socket = dir.join(name);
+        let text = format!(
+            "[global]\ndomainNumber 127\nuds_address {}\ntime_stamping software\nfree_running 1\nlogAnnounceInterval -3\n\
+             logSyncInterval -3\nlogMinDelayReqInterval -3\n{more}\n",
+            socket.display()
+        );
+        let config = dir.write(&format!("{name}.cfg"), &text);
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, "ptp4l", "-q", "-i", interface, "-f", &config]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Ptp4l { child, socket }
+    }
+}
+
+impl Drop for Ptp4l {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_real_ptp4l_shows_in_the_metrics() {
+    if Command::new("ptp4l").arg("-v").output().is_err() {
+        println!("skipped: no ptp4l (scripts/setup test brings it)");
+        return;
+    }
+    let Some(net) = Net::new() else { return };
+    let dir = temp();
+    let identity = |n: u8| format!("clockIdentity 020000.fffe.00000{n}");
+    let master = Ptp4l::start(&dir, "master", &net.tx, "tx0", &format!("priority1 100\n{}", identity(1)));
+    let slave = Ptp4l::start(&dir, "slave", &net.rx, "rx0", "slaveOnly 1");
+    let port = free_port();
+    let _sender = send(&dir, port);
+    let text = format!("[daemon]\nptp4l = [\"{}\"]\n", slave.socket.display());
+    let config = dir.write("gdmedia.toml", &format!("{}{}", API.replace("[daemon]\n", &text), receiver("cam1", port)));
+    let daemon = Daemon::start(&config);
+    let page = || prometheus::read(&daemon.get("/metrics").text());
+    // A shared machine may take its time.
+    let until = |what: &str, wanted: &dyn Fn(&prometheus::Page) -> bool| {
+        let begun = Instant::now();
+        loop {
+            let page = page();
+            if wanted(&page) {
+                return page;
+            }
+            let ptp: Vec<_> = page.names().keys().filter(|name| name.contains("_ptp_")).collect();
+            let ptp: Vec<_> = ptp.iter().map(|name| (name, page.samples(name))).collect();
+            assert!(begun.elapsed() < LONG, "{what}: {ptp:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let cam1 = [("receiver", "cam1")];
+    let master_is = |page: &prometheus::Page, n: u8| {
+        let gm = format!("02-00-00-FF-FE-00-00-0{n}");
+        page.value("gdmedia_ptp_grandmaster_info", &[cam1[0], ("gm", &gm), ("domain", "127")]) == Some(1.0)
+    };
+    let page = until("a master", &|page| {
+        // ptp4l says 0 before it has measured.
+        let measured = |name| page.value(name, &cam1).is_some_and(|seconds| seconds != 0.0);
+        master_is(page, 1) && measured("gdmedia_ptp_path_delay_seconds") && measured("gdmedia_ptp_offset_seconds")
+    });
+    // One machine has one clock: the two are near.
+    let offset = page.value("gdmedia_ptp_offset_seconds", &cam1).unwrap();
+    assert!(offset.abs() < 1.0, "{offset}");
+    assert_eq!(page.value("gdmedia_ptp_locked", &cam1), Some(0.0), "it sets no clock, so it is not settled");
+    assert_eq!(page.value("gdmedia_ptp_source_changes_total", &cam1), Some(0.0));
+    // Health is told when it has been so for a while.
+    until("unhealthy", &|page| page.value("gdmedia_status", &[cam1[0], ("domain", "sync")]) == Some(3.0));
+    let stats = daemon.get("/api/v1/receivers/cam1/stats").json();
+    assert_eq!((&stats["ptp"]["ptp"]["port"], &stats["ptp"]["ptp"]["domain"]), (&json!("UNCALIBRATED"), &json!(127)));
+
+    // Another grandmaster.
+    drop(master);
+    let other = Ptp4l::start(&dir, "other", &net.tx, "tx0", &format!("priority1 90\n{}", identity(2)));
+    let page = until("another master", &|page| master_is(page, 2));
+    assert!(!master_is(&page, 1));
+    assert_eq!(page.value("gdmedia_ptp_source_changes_total", &cam1), Some(1.0));
+
+    // None: there is no offset to nobody.
+    drop(other);
+    let page = until("no master", &|page| page.samples("gdmedia_ptp_grandmaster_info").is_empty());
+    assert_eq!(page.value("gdmedia_ptp_locked", &cam1), Some(0.0));
+    assert_eq!(page.samples("gdmedia_ptp_offset_seconds").len(), 0);
+    // No ptp4l: what it does is not known, what it did is.
+    drop(slave);
+    let page = until("no ptp4l", &|page| page.samples("gdmedia_ptp_locked").is_empty());
+    assert_eq!(page.value("gdmedia_ptp_source_changes_total", &cam1), Some(1.0));
 }

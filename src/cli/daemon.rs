@@ -97,7 +97,8 @@ fn check(path: &Path, json: bool) -> Result<ExitCode> {
 fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let signals = Signals::install()?;
     let first = load(&path)?;
-    let opener = Play::new(&first.config.limits)?;
+    let opener = Play::new(&first.config)?;
+    let cores = opener.describe();
     let (printer, lines) = Printer::start(args.json)?;
     // Once it is there, another configuration is one that it takes as well.
     let api: Arc<OnceLock<api::Server>> = Arc::default();
@@ -124,9 +125,10 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     let daemon = Arc::new(Daemon::start(options)?);
     // What shows and steers the daemon is begun here.
     let server = api::Server::open(daemon.clone(), &first.config.api).inspect_err(|_| drop(daemon.stop()))?;
+    daemon.tell(cores);
     daemon.tell(told(&server, &first.config.api));
     let _ = api.set(server);
-    let node = node(&daemon, &api, &first.config.nmos).inspect_err(|_| drop(daemon.stop()))?;
+    let node = node(&daemon, &api, &first.config).inspect_err(|_| drop(daemon.stop()))?;
     let mut died = false;
     while !signals.end() && !died {
         std::thread::sleep(TICK);
@@ -156,12 +158,17 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
 fn node(
     daemon: &Arc<Daemon>,
     api: &Arc<OnceLock<api::Server>>,
-    settings: &nmos::Settings,
+    config: &config::Config,
 ) -> Result<Option<nmos::Running>> {
+    let settings = &config.nmos;
     let Some(server) = api.get().filter(|_| settings.enabled) else { return Ok(None) };
     let (of_api, told) = (api.clone(), daemon.clone());
     let first = server.place();
-    let place = move || of_api.get().map_or_else(|| first.clone(), api::Server::place);
+    let ptp4l = config.daemon.ptp4l.clone();
+    let place = move || {
+        let place = of_api.get().map_or_else(|| first.clone(), api::Server::place);
+        nmos::Place { ptp4l: ptp4l.clone(), ..place }
+    };
     let say = Box::new(move |text| told.tell(text));
     let node = nmos::Running::start(daemon.clone(), settings, Box::new(place), say)?;
     server.mount(node.node().clone(), node.registered());

@@ -63,7 +63,7 @@ use gdmedia::rx::socket;
 use gdmedia::sink::FileFormat;
 use gdmedia::sink::export::Target;
 use gdmedia::timing::Rules;
-use gdmedia::worker::{Crew, Report};
+use gdmedia::worker::{Report, Seats};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -248,9 +248,12 @@ pub struct Args {
     #[arg(skip)]
     #[cfg_attr(not(feature = "preview"), allow(dead_code))]
     preview_elsewhere: bool,
-    /// The thread that receives, where it has others to step.
+    /// Who shares threads and cores out, and whose this run is there.
     #[arg(skip)]
-    crew: Option<Arc<Crew>>,
+    seats: Option<(Arc<Seats>, String)>,
+    /// Sockets of ptp4l; none: where linuxptp puts them.
+    #[arg(skip)]
+    ptp4l: Vec<PathBuf>,
     /// Octets that its frames may take.
     #[arg(skip)]
     memory: Option<u64>,

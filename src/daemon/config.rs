@@ -22,6 +22,7 @@ use crate::gpu::Choice;
 use crate::merge::Class;
 use crate::record::Limit;
 use crate::sink::export;
+use crate::worker::Policy;
 use std::path::PathBuf;
 use std::time::Duration;
 use table::{table, words};
@@ -55,6 +56,9 @@ table! {
         silence: Time = Time(Duration::from_secs(2)), "\"2s\"";
         /// Hosts that SDPs may be fetched from (`sdp = "http://host/…"`), by name or address as in the URL; none by default.
         sdp_hosts: Vec<String> = Vec::new(), "[\"nmos.example.net\", \"10.0.0.7\"]";
+        /// Sockets of ptp4l (`uds_address`, or better `uds_ro_address`), the first that answers counts; none: where linuxptp
+        /// puts them.
+        ptp4l: Vec<PathBuf> = Vec::new(), "[\"/run/ptp/ptp4lro\"]";
     }
 }
 
@@ -67,8 +71,12 @@ table! {
         memory: usize = 0, "8192";
         /// Threads that receive: each steps several receivers where there are more of them. 0: one for each receiver.
         workers: usize = 0, "4";
-        /// Cores for these threads, in turn; none: the operating system chooses. A receiver's own `core` goes first.
+        /// Cores for these threads, in turn; none: see `placement`. A receiver's own `core` goes first.
         cores: Vec<usize> = Vec::new(), "[2, 3, 4, 5]";
+        /// Threads without a configured core: `auto` puts each on a core of the NUMA node of its network card (else of its GPU),
+        /// where the machine has several nodes or this process has cores that are kept from the scheduler; `near` does so
+        /// everywhere; `off` leaves them to the scheduler.
+        placement: Placement = Placement::Auto, "\"auto\"";
     }
 }
 
@@ -225,6 +233,18 @@ words! {
 }
 
 words! {
+    /// Where threads are put that have no configured core.
+    pub enum Placement {
+        /// Near their cards, where cores differ.
+        Auto = "auto",
+        /// Near their cards.
+        Near = "near",
+        /// Where the scheduler puts them.
+        Off = "off",
+    }
+}
+
+words! {
     /// Who stamps arrivals at sockets.
     pub enum Stamps {
         /// The card where it does so, else the kernel.
@@ -293,6 +313,16 @@ words! {
         Y4m = "y4m",
         /// No header.
         Raw = "raw",
+    }
+}
+
+impl From<Placement> for Policy {
+    fn from(placement: Placement) -> Self {
+        match placement {
+            Placement::Auto => Policy::Auto,
+            Placement::Near => Policy::Near,
+            Placement::Off => Policy::Off,
+        }
     }
 }
 

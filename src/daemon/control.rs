@@ -4,7 +4,9 @@ use crate::format::Output;
 use crate::health;
 use crate::pipeline::meter::LegTiming;
 use crate::preview::Source;
-use crate::worker::Report;
+use crate::ptp;
+use crate::rx::link::CardDrops;
+use crate::worker::{Placement, Report};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -84,6 +86,8 @@ pub struct Receiver {
     pub backend: Option<String>,
     /// Where frames are made: the GPU's name, or `cpu`.
     pub processor: Option<String>,
+    /// Where its receiving thread is, and why; none while it is stopped.
+    pub placement: Option<Placement>,
     /// Times that it was begun again after a failure.
     pub restarts: u64,
     /// Times that it was switched to another SDP.
@@ -102,6 +106,15 @@ pub struct Receiver {
     /// The sender's timing, leg by leg; empty where it is not measured.
     #[serde(skip)]
     pub timing: Vec<LegTiming>,
+    /// What PTP does here, as this receiver saw it since it was begun; none of a capture and while it is stopped.
+    #[serde(skip)]
+    pub ptp: Option<ptp::Seen>,
+    /// What the cards that its packets come by dropped, as far as they count it.
+    #[serde(skip)]
+    pub cards: Vec<CardDrops>,
+    /// Of the GPU that it uses.
+    #[serde(skip)]
+    pub gpu_memory: Option<GpuMemory>,
     /// Where its frames go.
     pub sinks: Vec<SinkState>,
     /// Its picture; none where the configuration wants none.
@@ -171,6 +184,15 @@ pub struct Hop {
     pub sum: f64,
     /// Quantiles (0 to 1) and their times in seconds.
     pub quantiles: Vec<(f64, f64)>,
+}
+
+/// Memory that this process has of a GPU, all its receivers together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuMemory {
+    /// Its PCI address, `0000:1b:00.0`; its name where the driver knows none.
+    pub gpu: String,
+    /// Octets.
+    pub octets: u64,
 }
 
 /// A sink of a receiver.

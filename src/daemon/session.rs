@@ -1,11 +1,13 @@
 //! What runs a receiver, as whoever supervises it sees it. One of each kind is in the program; the others are in tests.
 
-use super::{Hop, SinkState, config};
+use super::{GpuMemory, Hop, SinkState, config};
 use crate::error::{Error, Result};
 use crate::health;
 use crate::pipeline::meter::LegTiming;
 use crate::preview::Source;
-use crate::worker::{Beats, Report};
+use crate::ptp;
+use crate::rx::link::CardDrops;
+use crate::worker::{Beats, Placement, Report};
 use std::sync::Arc;
 
 /// Opens receivers.
@@ -95,6 +97,8 @@ pub struct Shown {
     pub backend: String,
     /// Where frames are made.
     pub processor: String,
+    /// Where its thread is, and why.
+    pub placement: Option<Placement>,
     /// The status object of the last interval.
     pub status: Option<serde_json::Value>,
     /// Its health.
@@ -105,6 +109,12 @@ pub struct Shown {
     pub latency: Vec<Hop>,
     /// The sender's timing.
     pub timing: Vec<LegTiming>,
+    /// What PTP does here.
+    pub ptp: Option<ptp::Seen>,
+    /// What its cards dropped.
+    pub cards: Vec<CardDrops>,
+    /// Of the GPU that it uses.
+    pub gpu_memory: Option<GpuMemory>,
     /// Where its frames go.
     pub sinks: Vec<SinkState>,
     /// Its picture.

@@ -422,6 +422,7 @@ impl Unit {
             flow: shown.map(|shown| shown.flow.clone()),
             backend: shown.map(|shown| shown.backend.clone()),
             processor: shown.map(|shown| shown.processor.clone()),
+            placement: shown.and_then(|shown| shown.placement.clone()),
             restarts: self.life.restarts(),
             switches: self.switches,
             status: shown.and_then(|shown| shown.status.clone()),
@@ -429,6 +430,9 @@ impl Unit {
             report: shown.map(|shown| shown.report.clone()),
             latency: shown.map(|shown| shown.latency.clone()).unwrap_or_default(),
             timing: shown.map(|shown| shown.timing.clone()).unwrap_or_default(),
+            ptp: shown.and_then(|shown| shown.ptp),
+            cards: shown.map(|shown| shown.cards.clone()).unwrap_or_default(),
+            gpu_memory: shown.and_then(|shown| shown.gpu_memory.clone()),
             sinks: shown.map(|shown| shown.sinks.clone()).unwrap_or_default(),
             preview: shown.and_then(|shown| shown.preview.clone()),
             side: Side {

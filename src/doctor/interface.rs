@@ -8,6 +8,7 @@ use super::root::Root;
 use super::system::{System, Xdp};
 use crate::rx::socket::{self, igmp_version};
 use crate::sdp::SourceFilter;
+use crate::topology::cards;
 use crate::unix::ethtool::Ethtool;
 use crate::unix::netlink::Route;
 use std::net::IpAddr;
@@ -53,7 +54,7 @@ impl Interface {
             base.running = carrier == 1;
         }
         let name = &base.name;
-        let card = card(root, name);
+        let card = cards(root, name).into_iter().next();
         let beneath = card.as_deref().unwrap_or(name);
         let device = pci::of_interface(root, beneath);
         let mut ethtool = system.ethtool(beneath);
@@ -381,20 +382,6 @@ impl Interface {
 fn setting(interface: &str, key: &str) -> String {
     let separator = if interface.contains('.') { "/" } else { "." };
     ["net", "ipv4", "conf", interface, key].join(separator)
-}
-
-/// The interface that has a device: this one, or one beneath it.
-fn card(root: &Root, name: &str) -> Option<String> {
-    let mut at = name.to_owned();
-    // A VLAN over a bond over a card, and one more.
-    for _ in 0..4 {
-        if root.has(&format!("sys/class/net/{at}/device")) {
-            return Some(at);
-        }
-        let names = root.names(&format!("sys/class/net/{at}"));
-        at = names.iter().find_map(|n| n.strip_prefix("lower_"))?.to_owned();
-    }
-    None
 }
 
 /// Bits a second of all legs together.

@@ -6,6 +6,7 @@ use super::root::Root;
 use super::system::System;
 use crate::ptp::{self, PortState, Silent, Warning};
 use crate::sdp::SourceFilter;
+use crate::topology::cores::list;
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,7 +69,7 @@ impl Machine {
         let rights = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
         Machine {
             kernel: root.text("proc/sys/kernel/osrelease").unwrap_or_default(),
-            cores: count(&online),
+            cores: list(&online).map_or(0, |cores| cores.len() as u32),
             isolated: root.text(&format!("{cpu}/isolated")).unwrap_or_default(),
             governors,
             nodes: root.names("sys/devices/system/node").iter().filter_map(node).collect(),
@@ -338,15 +339,6 @@ pub fn size(octets: u64) -> String {
     }
 }
 
-/// Members of a list such as `0-3,8`.
-fn count(list: &str) -> u32 {
-    let span = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        last.trim().parse::<u32>().ok()?.checked_sub(first.trim().parse().ok()?)?.checked_add(1)
-    };
-    list.split(',').filter_map(span).fold(0, u32::saturating_add)
-}
-
 /// The soft limit of `Max locked memory` in /proc/self/limits.
 fn memlock(limits: &str) -> Option<Option<u64>> {
     let line = limits.lines().find_map(|l| l.strip_prefix("Max locked memory"))?;
@@ -368,12 +360,6 @@ fn huge(meminfo: &str) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_cores_are_counted() {
-        assert_eq!([count("0"), count("0-15"), count("0-3,8,10-11\n"), count(""), count("3-1")], [1, 16, 7, 0, 0]);
-        assert_eq!([count("0-4294967295"), count("0-4294967294,0-7")], [0, u32::MAX]);
-    }
 
     #[test]
     fn limits_are_read_by_their_columns() {

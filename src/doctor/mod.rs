@@ -14,23 +14,22 @@ mod gpu;
 mod interface;
 mod library;
 mod machine;
-mod pci;
 pub mod report;
-mod root;
 mod system;
 #[cfg(test)]
 mod tests;
 mod ways;
 
+pub use crate::topology::Root;
 pub use crate::unix::ethtool::{Ethtool, Stamps};
 pub use crate::unix::netlink::{Features, Route};
 pub use flows::{Stream, Way};
 pub use report::{Finding, Report, SCHEMA, Section, State, Verdict};
-pub use root::Root;
 pub use system::{Cuda, Here, System, Uses, Xdp};
 
 use crate::ptp;
 use crate::sdp::Description;
+use crate::topology::{pci, root};
 use advice::{GpuFacts, Load, Situation, Source};
 use interface::Interface;
 use machine::Machine;

@@ -178,8 +178,8 @@ pub enum DataSet {
     },
     /// linuxptp, `struct time_status_np` of its `tlv.h`.
     TimeStatusNp {
-        /// Nanoseconds that this clock is ahead of its master.
-        offset_ns: i64,
+        /// Nanoseconds that this clock is ahead of its master; none before a Sync of it came: ptp4l says 0 then.
+        offset_ns: Option<i64>,
         /// The grandmaster where it is another clock.
         grandmaster: Option<ClockIdentity>,
     },
@@ -268,7 +268,11 @@ fn data_set(id: u16, data: &[u8]) -> Option<DataSet> {
             // Offset (8), time of entry (8), rates (4, 4), time base (2), phase (12), presence (4), grandmaster (8).
             let present = data.get(38..42)?.iter().any(|o| *o != 0);
             let grandmaster = identity(data, 42)?;
-            DataSet::TimeStatusNp { offset_ns: i64_at(data, 0)?, grandmaster: present.then_some(grandmaster) }
+            let (offset, entry) = (i64_at(data, 0)?, i64_at(data, 8)?);
+            DataSet::TimeStatusNp {
+                offset_ns: (entry != 0).then_some(offset),
+                grandmaster: present.then_some(grandmaster),
+            }
         }
     })
 }
@@ -358,14 +362,18 @@ pub(crate) mod tests {
         data.resize(26, 0);
         assert_eq!(read(Id::Port, &data), Some(DataSet::Port { number: 2, state: PortState::Slave }));
         // linuxptp's.
-        let mut data = (-37i64).to_be_bytes().to_vec();
+        let mut data = [(-37i64).to_be_bytes(), 1_700_000_000_000_000_000i64.to_be_bytes()].concat();
         data.resize(38, 0);
         data.extend([0, 0, 0, 1]);
         data.extend(GRANDMASTER);
         let master = Some(ClockIdentity(GRANDMASTER));
-        assert_eq!(read(Id::TimeStatusNp, &data), Some(DataSet::TimeStatusNp { offset_ns: -37, grandmaster: master }));
+        let np = |offset_ns, grandmaster| Some(DataSet::TimeStatusNp { offset_ns, grandmaster });
+        assert_eq!(read(Id::TimeStatusNp, &data), np(Some(-37), master));
         data[41] = 0;
-        assert_eq!(read(Id::TimeStatusNp, &data), Some(DataSet::TimeStatusNp { offset_ns: -37, grandmaster: None }));
+        assert_eq!(read(Id::TimeStatusNp, &data), np(Some(-37), None));
+        // Nothing came yet that an offset could be of.
+        data[..16].fill(0);
+        assert_eq!(read(Id::TimeStatusNp, &data), np(None, None));
     }
 
     #[test]

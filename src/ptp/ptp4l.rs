@@ -62,7 +62,7 @@ impl State {
             }
             DataSet::TimeProperties(time) => self.time = time,
             DataSet::Port { state, .. } => self.port = nearer(self.port, state),
-            DataSet::TimeStatusNp { offset_ns, .. } => self.offset_ns = Some(offset_ns),
+            DataSet::TimeStatusNp { offset_ns, .. } => self.offset_ns = offset_ns,
         }
     }
 
@@ -207,7 +207,7 @@ pub(crate) mod tests {
                     0x2002 => [&[0; 18][..], &[100, 6, 0x21, 0, 0, 128], &GRANDMASTER].concat(),
                     0x2003 => vec![0, 37, 0x0c, 0x20],
                     0x2004 => [&CLOCK[..], &[0, 1, 9], &[0; 15]].concat(),
-                    _ => [&(-37i64).to_be_bytes()[..], &[0; 30], &[0, 0, 0, 1], &GRANDMASTER].concat(),
+                    _ => [&(-37i64).to_be_bytes()[..], &[1; 8], &[0; 22], &[0, 0, 0, 1], &GRANDMASTER].concat(),
                 };
                 data.truncate(50);
                 let _ =

@@ -29,6 +29,13 @@ impl Target {
         let sockets = super::SOCKETS.iter().map(|s| PathBuf::from("/").join(s)).collect();
         Target { sockets, domains, interface }
     }
+    /// At these sockets; none: as it is.
+    pub fn at(mut self, sockets: &[PathBuf]) -> Self {
+        if !sockets.is_empty() {
+            self.sockets = sockets.to_vec();
+        }
+        self
+    }
     /// Asks now.
     ///
     /// # Errors

@@ -33,6 +33,8 @@ const DRIVER_INFO: u32 = 0x03;
 const RING: u32 = 0x10;
 const GRO: u32 = 0x2b;
 const STAMPS: u32 = 0x41;
+const STRINGS: u32 = 0x1b;
+const STATISTICS: u32 = 0x1d;
 
 /// Asks the driver of `interface`.
 pub fn ask(interface: &str) -> Ethtool {
@@ -70,6 +72,50 @@ fn read_stamps(answer: &[u32; 11]) -> Stamps {
     }
 }
 
+/// Counters that the driver has of its own (`ethtool -S`), by their names; empty where it has none.
+pub fn statistics(interface: &str) -> Vec<(String, u64)> {
+    /// `ETH_SS_STATS`.
+    const SET: u32 = 1;
+    /// The largest drivers have some thousands.
+    const MOST: usize = 1 << 16;
+    let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None) else {
+        return Vec::new();
+    };
+    let mut info = [0u32; 49];
+    if request(&socket, interface, DRIVER_INFO, &mut info).is_err() {
+        return Vec::new();
+    }
+    let count = info[45] as usize;
+    if count == 0 || count > MOST {
+        return Vec::new();
+    }
+    // The kernel writes as many as there are when it is asked: another number of queues may have come since.
+    let room = 2 * count + 4096;
+    // Command, set, number, then texts of 32 octets.
+    let mut names = vec![0u32; 3 + 8 * room];
+    names[1] = SET;
+    // Command, number, then numbers of 64 bits.
+    let mut values = vec![0u32; 2 + 2 * room];
+    (names[2], values[1]) = (info[45], info[45]);
+    if request(&socket, interface, STRINGS, &mut names).is_err()
+        || request(&socket, interface, STATISTICS, &mut values).is_err()
+        || names[2] != values[1]
+    {
+        return Vec::new();
+    }
+    read_statistics(&names, &values)
+}
+
+fn read_statistics(names: &[u32], values: &[u32]) -> Vec<(String, u64)> {
+    let number = |words: &[u32]| words.iter().rev().fold(0, |all, word| all << 32 | u64::from(*word));
+    let values = values.get(2..).unwrap_or_default().chunks_exact(2).map(|pair| match cfg!(target_endian = "little") {
+        true => number(pair),
+        false => u64::from(pair[0]) << 32 | u64::from(pair[1]),
+    });
+    let count = names.get(2).map_or(0, |n| *n as usize);
+    (0..count).map(|n| text(names, 3 + 8 * n)).zip(values).collect()
+}
+
 /// 32 octets from number `at` on, up to their zero.
 fn text(numbers: &[u32], at: usize) -> String {
     let octets: Vec<u8> =
@@ -77,8 +123,9 @@ fn text(numbers: &[u32], at: usize) -> String {
     String::from_utf8_lossy(&octets).trim().to_owned()
 }
 
-fn request<const N: usize>(socket: &socket2::Socket, name: &str, command: u32, value: &mut [u32; N]) -> io::Result<()> {
-    value[0] = command;
+fn request(socket: &socket2::Socket, name: &str, command: u32, value: &mut [u32]) -> io::Result<()> {
+    let Some(first) = value.first_mut() else { return Ok(()) };
+    *first = command;
     // SAFETY: plain C data.
     let mut ask: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, octet) in ask.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
@@ -86,7 +133,8 @@ fn request<const N: usize>(socket: &socket2::Socket, name: &str, command: u32, v
     }
     ask.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
-    // SAFETY: the kernel writes no more than the command's structure, as long as which every caller's array is.
+    // SAFETY: the kernel writes no more than the command's structure, as long as which every caller's array is; lists of
+    // counters have room for twice as many and some thousands more than there were a moment ago.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut ask) };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -103,6 +151,27 @@ mod tests {
         assert_eq!(lo.stamps, Some(Stamps { hardware: false, clock: None }));
         assert_eq!(ask("nosuch0"), Ethtool::default());
         assert_eq!(ask("a name that is much too long for an interface"), Ethtool::default());
+    }
+
+    #[test]
+    fn counters_of_a_driver() {
+        let word = |text: &str| {
+            let mut octets = [0u8; 32];
+            octets[..text.len()].copy_from_slice(text.as_bytes());
+            octets.chunks_exact(4).map(|c| u32::from_ne_bytes(c.try_into().unwrap())).collect::<Vec<_>>()
+        };
+        let mut names = vec![STRINGS, 1, 2];
+        names.extend(word("rx_packets"));
+        names.extend(word("rx_out_of_buffer"));
+        let mut values = vec![STATISTICS, 2];
+        for value in [7u64, 5 << 32 | 9] {
+            values.extend(value.to_ne_bytes().chunks_exact(4).map(|c| u32::from_ne_bytes(c.try_into().unwrap())));
+        }
+        let wanted = [("rx_packets".to_owned(), 7), ("rx_out_of_buffer".to_owned(), 5 << 32 | 9)];
+        assert_eq!(read_statistics(&names, &values), wanted);
+        assert_eq!((read_statistics(&[], &[]), read_statistics(&names[..5], &values[..3])), (vec![], vec![]));
+        // The loopback interface has none.
+        assert_eq!((statistics("lo"), statistics("nosuch0")), (vec![], vec![]));
     }
 
     #[test]

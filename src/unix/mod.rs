@@ -2,6 +2,8 @@
 
 #[cfg(feature = "daemon")]
 pub mod clock;
+#[cfg(not(gdmedia_loom))]
+pub mod cores;
 pub mod descriptor;
 pub mod ethtool;
 pub mod listener;

@@ -14,8 +14,15 @@ use std::time::Duration;
 /// ends by itself, and the others go on; one that stands still holds them up.
 #[derive(Debug)]
 pub struct Crew {
-    inbox: Mutex<Sender<Member>>,
+    inbox: Mutex<Sender<Word>>,
     members: Arc<AtomicUsize>,
+}
+
+/// What it is told.
+enum Word {
+    Member(Member),
+    /// To stay on a core from now on; what came of it.
+    Pin(usize, Sender<Result<()>>),
 }
 
 /// A pipeline of it.
@@ -65,28 +72,51 @@ impl Crew {
         let (end, ended) = channel();
         let member = Member { pipeline, steps: 0, shared: shared.clone(), end };
         self.members.fetch_add(1, Ordering::Relaxed);
-        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        inbox.send(member).map_err(|_| Error::new(Kind::Internal, "the thread of the receivers has died"))?;
+        self.tell(Word::Member(member))?;
         Ok(Worker { home: Home::Shared(Mutex::new(ended)), shared })
+    }
+
+    /// Goes to a core, with what it steps.
+    ///
+    /// # Errors
+    /// The operating system refuses the core, or its thread has died; it goes on where it is.
+    pub fn pin(&self, core: usize) -> Result<()> {
+        let (to, from) = channel();
+        self.tell(Word::Pin(core, to))?;
+        from.recv().unwrap_or_else(|_| Err(died()))
+    }
+
+    fn tell(&self, word: Word) -> Result<()> {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        inbox.send(word).map_err(|_| died())
     }
 }
 
-fn run(period: Duration, inbox: &Receiver<Member>, count: &AtomicUsize) {
+fn died() -> Error {
+    Error::new(Kind::Internal, "the thread of the receivers has died").cure("please report this")
+}
+
+fn run(period: Duration, inbox: &Receiver<Word>, count: &AtomicUsize) {
     let accounts = std::fs::read_link("/proc/thread-self").ok().map(|at| Path::new("/proc").join(at).join("schedstat"));
     let mut wait = Wait::new(period);
     let mut members: Vec<Member> = Vec::new();
-    let begin = |member: Member, members: &mut Vec<Member>| {
-        accounts.iter().for_each(|at| drop(member.shared.accounts.set(at.clone())));
-        members.push(member);
+    let hear = |word: Word, members: &mut Vec<Member>| match word {
+        Word::Member(member) => {
+            accounts.iter().for_each(|at| drop(member.shared.accounts.set(at.clone())));
+            members.push(member);
+        }
+        // Whoever asked may have gone.
+        Word::Pin(core, reply) => drop(reply.send(wait::pin(core))),
     };
     loop {
-        while let Ok(member) = inbox.try_recv() {
-            begin(member, &mut members);
+        while let Ok(word) = inbox.try_recv() {
+            hear(word, &mut members);
         }
         if members.is_empty() {
             // Nobody can bring another one when the crew is gone.
-            let Ok(member) = inbox.recv() else { return };
-            begin(member, &mut members);
+            let Ok(word) = inbox.recv() else { return };
+            hear(word, &mut members);
+            continue;
         }
         let mut idle = true;
         let mut at = 0;
@@ -202,5 +232,11 @@ mod tests {
     #[test]
     fn a_core_that_is_not_there_is_said() {
         assert!(Crew::start(Duration::ZERO, Some(100_000)).is_err());
+        let crew = Crew::start(Duration::ZERO, None).unwrap();
+        assert!(crew.pin(100_000).is_err());
+        // It goes on all the same.
+        let counter = Counter { taken: 0, end: 3, how: || RxError::End };
+        let worker = crew.add(Box::new(counter), Arc::default()).unwrap();
+        assert!(matches!(worker.join().0, Ended::EndOfInput | Ended::Stopped));
     }
 }

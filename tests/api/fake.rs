@@ -10,11 +10,12 @@ use gdmedia::health;
 use gdmedia::kernel::{Colour, Conversion, Level, Run, select};
 use gdmedia::mem::Host;
 use gdmedia::preview::{Options, Post, Preview};
+use gdmedia::ptp::{Seen, Silent};
 use gdmedia::sdp::{Colorimetry, Depth, Range, Sampling, Scan, Tcs};
 use gdmedia::send::pattern::Pattern;
 use gdmedia::sink::Sink;
 use gdmedia::stats::{FrameCounters, LegCounters, PacketCounters, Reason, RxCounters, Skew};
-use gdmedia::worker::Report;
+use gdmedia::worker::{Placement, Report};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -162,6 +163,7 @@ pub fn receiver(id: &str) -> Receiver {
         flow: Some(flow),
         backend: Some("socket, socket".into()),
         processor: Some("cpu".into()),
+        placement: Some(Placement { core: Some(5), node: Some(1), shared: false, why: "where eth1 lies".into() }),
         restarts: 1,
         switches: 0,
         status: Some(status),
@@ -169,6 +171,9 @@ pub fn receiver(id: &str) -> Receiver {
         report: Some(Arc::new(report)),
         latency: vec![Hop { name: "complete", count: 1500, sum: 0.625, quantiles }],
         timing: Vec::new(),
+        ptp: Some(Seen::first(Err(Silent::Absent))),
+        cards: Vec::new(),
+        gpu_memory: None,
         sinks: vec![SinkState {
             name: "archive".into(),
             kind: "record",
@@ -190,6 +195,7 @@ pub fn dead(id: &str, state: State, reason: &str) -> Receiver {
     let mut receiver = receiver(id);
     (receiver.state, receiver.reason) = (state, Some(reason.into()));
     (receiver.status, receiver.health, receiver.report) = (None, None, None);
+    (receiver.placement, receiver.ptp) = (None, None);
     receiver.latency.clear();
     receiver.sinks[0].running = false;
     receiver

@@ -36,7 +36,7 @@ impl Page {
     }
 }
 
-const LABELS: [&str; 13] = [
+const LABELS: [&str; 18] = [
     "receiver",
     "leg",
     "reason",
@@ -50,6 +50,11 @@ const LABELS: [&str; 13] = [
     "format",
     "backend",
     "processor",
+    "core",
+    "node",
+    "gm",
+    "interface",
+    "gpu",
 ];
 
 pub fn read(text: &str) -> Page {

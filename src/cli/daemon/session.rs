@@ -3,65 +3,79 @@
 use super::super::play::{self, Begun, Given, Progress, Said, Since};
 use gdmedia::daemon::{self, EventKind, Look, Opener, Shown, Switched, config};
 use gdmedia::error::{Error, Kind, Result};
+use gdmedia::rx::socket;
 use gdmedia::sdp::{Description, Mode, Severity};
-use gdmedia::worker::{Beats, Crew, Report};
+use gdmedia::topology::Root;
+use gdmedia::worker::seats::Rules;
+use gdmedia::worker::{Beats, Placement, Report, Seats};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two drains of a thread that several receivers share.
 const SLEEP: Duration = Duration::from_millis(1);
+/// Between two looks at PTP and the clocks.
+const CLOCKS: Duration = Duration::from_secs(1);
 
 /// Opens receivers as `gdmedia play` does.
 pub struct Play {
-    /// Cores for receiving threads, in turn.
-    cores: Vec<usize>,
-    /// Threads that receive, where receivers share them.
-    crews: Vec<Arc<Crew>>,
+    /// Threads that receive, and their cores.
+    seats: Arc<Seats>,
     /// Octets for frames of all receivers; none: as the machine has them.
     memory: Option<u64>,
-    taken: Arc<Mutex<Taken>>,
-}
-
-/// What receivers have.
-#[derive(Default)]
-struct Taken {
-    /// The core of each, by id: the same one after a failure.
-    cores: BTreeMap<String, usize>,
-    /// The thread of each, likewise.
-    crews: BTreeMap<String, usize>,
+    /// Sockets of ptp4l.
+    ptp4l: Vec<PathBuf>,
     /// Octets of those that are open.
-    memory: BTreeMap<String, u64>,
+    taken: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Play {
-    /// Within these limits.
+    /// With what this configuration allows.
     ///
     /// # Errors
     /// There are no such threads.
-    pub fn new(limits: &config::Limits) -> Result<Self> {
+    pub fn new(config: &config::Config) -> Result<Self> {
+        let limits = &config.limits;
         let memory = (limits.memory > 0).then_some((limits.memory as u64).saturating_mul(1 << 20));
-        let core = |n: usize| limits.cores.get(n.checked_rem(limits.cores.len())?).copied();
-        let crews = (0..limits.workers).map(|n| Crew::start(SLEEP, core(n)).map(Arc::new)).collect::<Result<_>>()?;
-        Ok(Play { cores: limits.cores.clone(), crews, memory, taken: Arc::default() })
+        let own = |receiver: &&config::Receiver| receiver.core.is_none() && !receiver.interfaces.is_empty();
+        let seats = Seats::new(Rules {
+            cores: limits.cores.clone(),
+            workers: limits.workers,
+            sleep: SLEEP,
+            policy: limits.placement.into(),
+            expected: config.receivers.iter().filter(own).map(|receiver| names(&receiver.interfaces)).collect(),
+            root: Root::new("/"),
+        })?;
+        Ok(Play { seats, memory, ptp4l: config.daemon.ptp4l.clone(), taken: Arc::default() })
+    }
+
+    /// What cores there are, and what is done with them.
+    pub fn describe(&self) -> String {
+        self.seats.describe()
     }
 
     fn given(&self, id: &str) -> Given {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let core = fewest(&mut taken.cores, id, self.cores.iter().copied());
-        let crew = fewest(&mut taken.crews, id, 0..self.crews.len()).and_then(|n| self.crews.get(n).cloned());
-        let others: u64 = taken.memory.iter().filter(|(other, _)| *other != id).map(|(_, octets)| octets).sum();
-        Given { core: core.filter(|_| crew.is_none()), crew, memory: self.memory.map(|all| all.saturating_sub(others)) }
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let others: u64 = taken.iter().filter(|(other, _)| *other != id).map(|(_, octets)| octets).sum();
+        Given {
+            seats: Some(self.seats.clone()),
+            ptp4l: self.ptp4l.clone(),
+            memory: self.memory.map(|all| all.saturating_sub(others)),
+        }
     }
 }
 
-/// The one that has the fewest, or had this one before.
-fn fewest(taken: &mut BTreeMap<String, usize>, id: &str, all: impl Iterator<Item = usize>) -> Option<usize> {
-    let count = |one: usize| taken.values().filter(|taken| **taken == one).count();
-    let one = taken.get(id).copied().or_else(|| all.min_by_key(|one| count(*one)))?;
-    taken.insert(id.to_owned(), one);
-    Some(one)
+/// Names of interfaces, of which some may be given by their addresses.
+fn names(interfaces: &[String]) -> Vec<String> {
+    let all = socket::interfaces();
+    let named = |text: &String| {
+        let address = text.parse().ok();
+        let meant = all.iter().find(|i| address.is_some_and(|a| i.addresses.contains(&a)));
+        meant.map_or_else(|| text.clone(), |i| i.name.clone())
+    };
+    interfaces.iter().map(named).collect()
 }
 
 impl Opener for Play {
@@ -70,9 +84,11 @@ impl Opener for Play {
         let description = description(sdp)?;
         let session = play::Session::open(args, &description, Arc::new(AtomicBool::new(false)))?;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.memory.insert(receiver.id.clone(), session.memory());
+        taken.insert(receiver.id.clone(), session.memory());
         drop(taken);
         Ok(Box::new(Running {
+            placed: None,
+            asked: Instant::now(),
             opened: Some(session.how()),
             session,
             report: Report::default(),
@@ -108,12 +124,16 @@ struct Running {
     /// Remarks that were told.
     told: Vec<String>,
     id: String,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// Where its thread is, as it was told last.
+    placed: Option<Placement>,
+    /// When the clocks were looked at last.
+    asked: Instant,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).memory.remove(&self.id);
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
@@ -129,8 +149,17 @@ impl daemon::Session for Running {
             Progress::Broken(error) => Some(Switched::Broken(error)),
         };
         let looked = self.session.look();
+        let times = match self.asked.elapsed() >= CLOCKS {
+            true => {
+                self.asked = Instant::now();
+                self.session.times()
+            }
+            false => Vec::new(),
+        };
         let opened = self.opened.take().map(|text| daemon::Said { kind: EventKind::Health, text });
-        let mut said: Vec<daemon::Said> = opened.into_iter().chain(looked.said.into_iter().filter_map(told)).collect();
+        let placed = self.placed().map(|text| daemon::Said { kind: EventKind::Health, text });
+        let news = looked.said.into_iter().chain(times).filter_map(told);
+        let mut said: Vec<daemon::Said> = opened.into_iter().chain(placed).chain(news).collect();
         let remarks = looked.report.remarks.iter().filter(|remark| !self.told.contains(remark));
         said.extend(remarks.map(|remark| daemon::Said { kind: EventKind::Health, text: remark.clone() }));
         self.told.clone_from(&looked.report.remarks);
@@ -168,6 +197,16 @@ impl daemon::Session for Running {
 }
 
 impl Running {
+    /// Where its thread is, where that is something new.
+    fn placed(&mut self) -> Option<String> {
+        let now = self.session.placement()?;
+        if self.placed.as_ref() == Some(now) {
+            return None;
+        }
+        let text = format!("thread on {now}");
+        self.placed = Some(now.clone());
+        Some(text)
+    }
     /// Counters begin anew.
     fn switched(&mut self) {
         (self.since, self.report, self.came) = (Since::now(), Report::default(), Came::new());
@@ -231,7 +270,7 @@ pub fn check(config: &config::Config) -> Result<()> {
     let mut places: BTreeMap<std::path::PathBuf, &str> = BTreeMap::new();
     for receiver in &config.receivers {
         let wrong = |what: String| Error::new(Kind::Usage, format!("receiver \"{}\": {what}", receiver.id));
-        let args = play::Args::of(receiver, &Given { core: None, crew: None, memory: None }).map_err(|error| {
+        let args = play::Args::of(receiver, &Given::default()).map_err(|error| {
             let cure = error.cure_text().to_owned();
             wrong(error.in_one_line()).cure(cure)
         })?;
@@ -284,17 +323,19 @@ mod tests {
     }
 
     #[test]
-    fn cores_threads_and_memory_are_shared_out() {
-        let limits = config::Limits { memory: 10, cores: vec![4, 5], ..config::Limits::default() };
-        let play = Play::new(&limits).unwrap();
-        let core = |id: &str| play.given(id).core;
-        assert_eq!([core("a"), core("b"), core("c"), core("a")], [Some(4), Some(5), Some(4), Some(4)]);
-        play.taken.lock().unwrap().memory.insert("a".into(), 3 << 20);
+    fn memory_is_shared_out() {
+        let limits = config::Limits { memory: 10, ..config::Limits::default() };
+        let play = Play::new(&config::Config { limits, ..config::Config::default() }).unwrap();
+        play.taken.lock().unwrap().insert("a".into(), 3 << 20);
         assert_eq!((play.given("a").memory, play.given("b").memory), (Some(10 << 20), Some(7 << 20)));
-        let play = Play::new(&config::Limits { workers: 2, ..config::Limits::default() }).unwrap();
-        let crew = |id: &str| play.given(id).crew.unwrap();
-        assert!(!Arc::ptr_eq(&crew("a"), &crew("b")) && Arc::ptr_eq(&crew("a"), &crew("a")));
-        assert!(play.given("a").core.is_none() && play.given("a").memory.is_none());
-        assert!(Play::new(&config::Limits { workers: 1, cores: vec![100_000], ..config::Limits::default() }).is_err());
+        let play = Play::new(&config::Config::default()).unwrap();
+        assert!(play.given("a").memory.is_none() && play.given("a").seats.is_some());
+        let limits = config::Limits { workers: 1, cores: vec![100_000], ..config::Limits::default() };
+        assert!(Play::new(&config::Config { limits, ..config::Config::default() }).is_err());
+    }
+
+    #[test]
+    fn interfaces_are_known_by_their_addresses() {
+        assert_eq!(names(&["127.0.0.1".into(), "eth7".into(), "192.0.2.9".into()]), ["lo", "eth7", "192.0.2.9"]);
     }
 }

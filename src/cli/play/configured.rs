@@ -5,17 +5,18 @@ use clap::{Args as _, FromArgMatches};
 use gdmedia::daemon::config::{self, Word};
 use gdmedia::encode::Target;
 use gdmedia::error::{Error, Kind, Result};
-use gdmedia::worker::Crew;
-use std::path::Path;
+use gdmedia::worker::Seats;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What a daemon decides besides.
+#[derive(Default)]
 pub struct Given {
-    /// Core of the receiving thread, where the receiver names none.
-    pub core: Option<usize>,
-    /// The thread that receives, where the receiver names no core.
-    pub crew: Option<Arc<Crew>>,
+    /// Who shares threads and cores out.
+    pub seats: Option<Arc<Seats>>,
+    /// Sockets of ptp4l; none: where linuxptp puts them.
+    pub ptp4l: Vec<PathBuf>,
     /// Octets that its frames may take; none: as the machine has them.
     pub memory: Option<u64>,
 }
@@ -36,8 +37,9 @@ impl Args {
         args.rivermax.clone_from(&receiver.rivermax);
         args.verbs.clone_from(&receiver.verbs);
         args.dpdk.clone_from(&receiver.dpdk);
-        args.core = receiver.core.or(given.core);
-        args.crew = given.crew.clone().filter(|_| receiver.core.is_none());
+        args.core = receiver.core;
+        args.seats = given.seats.clone().map(|seats| (seats, receiver.id.clone()));
+        args.ptp4l.clone_from(&given.ptp4l);
         args.memory = given.memory;
         args.sleep = receiver.sleep.0;
         args.buffer = receiver.buffer;
@@ -171,9 +173,8 @@ impl From<config::FileFormat> for Container {
 mod tests {
     use super::*;
     use clap::ValueEnum;
-    use std::path::PathBuf;
 
-    const NONE: Given = Given { core: None, crew: None, memory: None };
+    const NONE: Given = Given { seats: None, ptp4l: Vec::new(), memory: None };
 
     fn receiver(text: &str) -> config::Receiver {
         gdmedia::config::parse("receiver", text).unwrap()
@@ -203,13 +204,14 @@ mod tests {
     fn sinks_become_options() {
         let text = "id = \"a\"\ncore = 3\n[encode]\ncodec = \"h264\"\nto = \"a.mp4\"\n[record]\nfolder = \"/srv\"\nway = \"pwrite\"\n\
              [gst]\nfragment = \"fakesink\"\n[file]\npath = \"b.raw\"\nformat = \"raw\"\n[preview]\nrate = 5\n";
-        let args = Args::of(&receiver(text), &Given { core: Some(7), crew: None, memory: Some(5) }).unwrap();
+        let args = Args::of(&receiver(text), &Given { memory: Some(5), ..NONE }).unwrap();
         assert_eq!((args.core, args.memory, args.preview_rate), (Some(3), Some(5), 5));
         assert_eq!(args.file(), Some(Path::new("b.raw")));
         assert!(!args.headless && args.again && args.preview_elsewhere && args.preview.is_none());
         let places: Vec<_> = args.places().map(Path::to_owned).collect();
         assert_eq!(places, ["a.mp4", "b.raw", "/srv"].map(PathBuf::from));
-        let args = Args::of(&receiver("id = \"a\""), &Given { core: Some(7), ..NONE }).unwrap();
-        assert!(args.headless && args.core == Some(7));
+        let given = Given { ptp4l: vec!["/run/x".into()], ..NONE };
+        let args = Args::of(&receiver("id = \"a\""), &given).unwrap();
+        assert!(args.headless && args.core.is_none() && args.ptp4l == given.ptp4l);
     }
 }

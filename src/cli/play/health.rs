@@ -6,7 +6,7 @@ use gdmedia::event::Event;
 use gdmedia::health::{
     Change, Domain, Health, Inputs, LegState, Link, Load, Monitor, Settings, Synchronization, Verdict, Watchdog,
 };
-use gdmedia::rx::link;
+use gdmedia::rx::link::{self, CardDrops};
 use gdmedia::sdp::Flow;
 use gdmedia::stats::{LegCounters, Skew};
 use gdmedia::worker::{Report, Worker};
@@ -27,6 +27,19 @@ pub struct Watch {
     /// Of the legs, each once.
     interfaces: Vec<String>,
     links: Vec<Link>,
+    cards: Vec<CardDrops>,
+}
+
+/// Interfaces by which the legs come in, each once.
+pub(super) fn interfaces(args: &Args, flow: &Flow) -> Vec<String> {
+    let named = |n: usize| args.interface.get(n).or(args.interface.last()).map(String::as_str);
+    let mut interfaces: Vec<String> = Vec::new();
+    for name in flow.legs.iter().enumerate().filter_map(|(n, leg)| link::of_leg(leg, named(n))) {
+        if args.live() && !interfaces.contains(&name) {
+            interfaces.push(name);
+        }
+    }
+    interfaces
 }
 
 /// One line of its own.
@@ -41,13 +54,6 @@ impl Watch {
     /// Of a run that is about to begin.
     pub fn new(args: &Args, flow: &Flow) -> Self {
         let live = args.live();
-        let named = |n: usize| args.interface.get(n).or(args.interface.last()).map(String::as_str);
-        let mut interfaces: Vec<String> = Vec::new();
-        for name in flow.legs.iter().enumerate().filter_map(|(n, leg)| link::of_leg(leg, named(n))) {
-            if live && !interfaces.contains(&name) {
-                interfaces.push(name);
-            }
-        }
         let frame = pipeline::frame_time(flow);
         let settings = Settings::default();
         let silence = settings.silence.max(3 * frame.unwrap_or_default());
@@ -59,8 +65,9 @@ impl Watch {
             looked: None,
             monitor: live.then_some(monitor),
             watchdog: Watchdog::new(frame),
-            interfaces,
+            interfaces: interfaces(args, flow),
             links: Vec::new(),
+            cards: Vec::new(),
         }
     }
 
@@ -93,6 +100,7 @@ impl Watch {
         );
         said.extend(monitor.take_changes().iter().map(changed));
         if due {
+            self.cards = link::drops(&self.interfaces);
             let scheduled = worker.scheduled();
             let load = Load {
                 rx: report.rx,
@@ -100,7 +108,7 @@ impl Watch {
                 kernel: Duration::from_nanos(report.busy.kernel_ns),
                 cpu: scheduled.map(|s| s.cpu),
                 waited: scheduled.map(|s| s.waited),
-                card_dropped: link::card_dropped(&self.interfaces),
+                card_dropped: self.cards.iter().map(|card| card.packets).reduce(u64::saturating_add),
                 sinks: sinks.loads(),
             };
             said.extend(self.watchdog.update(now, load).map(too_slow));
@@ -124,6 +132,11 @@ impl Watch {
     #[cfg(feature = "daemon")]
     pub fn status(&self) -> Option<gdmedia::health::Status> {
         self.monitor.as_ref().map(|monitor| monitor.status().clone())
+    }
+    /// What the cards of its interfaces dropped.
+    #[cfg(feature = "daemon")]
+    pub fn cards(&self) -> &[CardDrops] {
+        &self.cards
     }
     /// For the status object and the summary.
     pub fn json(&self) -> Value {

@@ -13,7 +13,7 @@ use gdmedia::mem::Host;
 use gdmedia::record::Recording;
 use gdmedia::record::playback::{self, HostLoad, Playback};
 use gdmedia::record::wire::Decoder;
-use gdmedia::worker::{Stepper, Worker};
+use gdmedia::worker::{Seat, Stepper, Worker};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -80,8 +80,15 @@ pub fn play(mut args: Args, path: &Path, follow: &mut dyn Follow, stop: Arc<Atom
     let Played { stepper, how, gpu: on_gpu, device } = stepper(&plan.run(), chosen, recording, decoder, &mut sinks)?;
     let start = Start::of_recording(&plan.run(), &what, &how, &on_gpu, &sinks);
     let worker = Worker::spawn(stepper, PAUSE, plan.args.core, plan.stop.clone())?;
-    let line =
-        Line { plan, worker: Some(worker), metering: None, backend: String::new(), processor: on_gpu, on_gpu: device };
+    let line = Line {
+        seat: Seat::own(plan.args.core),
+        plan,
+        worker: Some(worker),
+        metering: None,
+        backend: String::new(),
+        processor: on_gpu,
+        on_gpu: device,
+    };
     let gpu = gpu.filter(|_| device);
     accompany(Session::of(line, start, sinks, latency, time, gpu), follow)
 }

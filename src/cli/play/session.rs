@@ -4,11 +4,11 @@
 use super::backend::Inputs;
 use super::engine::{self, Engine, Run};
 use super::gate::Gate;
-use super::health::{Said, Watch};
+use super::health::{self, Said, Watch};
 use super::overlay::Words;
 #[cfg(feature = "preview")]
 use super::preview::Teller;
-use super::report::Start;
+use super::report::{self, Start};
 use super::sinks::{self, Sinks};
 use super::time::{self, Time};
 use super::{Args, Follow, Now, choose, limits, recording};
@@ -17,10 +17,11 @@ use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::gpu::Gpu;
 use gdmedia::kernel::{Colour, Conversion};
 use gdmedia::latency::{self, Recorder};
+use gdmedia::mem;
 use gdmedia::pipeline::{self, meter::Metering};
 use gdmedia::plan::FEW_OPEN;
 use gdmedia::sdp::{Description, Flow, Video};
-use gdmedia::worker::{Ended, Report, Worker};
+use gdmedia::worker::{Ended, Report, Seat, Worker, seats::Wanted};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,6 +85,18 @@ pub(super) struct Line {
     pub processor: String,
     #[cfg_attr(not(feature = "daemon"), allow(dead_code))]
     pub on_gpu: bool,
+    /// Where its thread is; others may have the place when this has ended.
+    #[cfg_attr(not(feature = "daemon"), allow(dead_code))]
+    pub seat: Seat,
+}
+
+/// A thread for a flow, near the card that it comes by where somebody shares threads out.
+pub(super) fn seat(args: &Args, flow: &Flow, video: &Video, gpu: Option<&Arc<Gpu>>) -> Seat {
+    let Some((seats, id)) = &args.seats else { return Seat::own(args.core) };
+    let interfaces = health::interfaces(args, flow);
+    let gpu = gpu.map(address);
+    let weight = report::packet_rate(flow, video);
+    seats.take(&Wanted { id, core: args.core, interfaces: &interfaces, gpu: gpu.as_deref(), weight })
 }
 
 impl Line {
@@ -96,16 +109,16 @@ impl Line {
         engine.join_all(&run)
     }
     /// The thread that steps it.
-    pub fn start(mut engine: Engine, plan: Plan, sinks: &Sinks, processor: String) -> Result<Self> {
+    pub fn start(mut engine: Engine, plan: Plan, sinks: &Sinks, processor: String, seat: Seat) -> Result<Self> {
         let metering = plan.args.timing.then(|| engine.meter(&plan.flow, plan.args.rules));
         let (backend, on_gpu) = (engine.caps().0, engine.is_on_gpu());
         let pause = plan.args.pause(&backend);
         let stepper = engine.into_stepper(&plan.run(), sinks);
-        let worker = match &plan.args.crew {
+        let worker = match &seat.crew {
             Some(crew) => crew.add(stepper, plan.stop.clone())?,
-            None => Worker::spawn(stepper, pause, plan.args.core, plan.stop.clone())?,
+            None => Worker::spawn(stepper, pause, seat.core, plan.stop.clone())?,
         };
-        Ok(Line { plan, worker: Some(worker), metering, backend, processor, on_gpu })
+        Ok(Line { plan, worker: Some(worker), metering, backend, processor, on_gpu, seat })
     }
     /// Ends it.
     pub fn close(&mut self) -> (Ended, Report) {
@@ -172,6 +185,9 @@ impl Session {
         let args = Arc::new(args);
         let wire = pipeline::wire(video)?;
         let chosen = engine::choose(&args)?;
+        let seat = seat(&args, flow, video, chosen.gpu.as_ref());
+        // Pages are touched here, and used there.
+        let _near = mem::near(seat.node());
         let prepared = sinks::prepare(&args, video, &wire, chosen.gpu.as_ref())?;
         let layout = layout(wire, prepared.output)?;
         let opened = Inputs { args: &args, flow, video, layout: &layout, stop: &stop }.open(chosen.gpu.as_ref())?;
@@ -187,7 +203,7 @@ impl Session {
         let start = Start::new(description, &plan.run(), &engine, &sinks, &time);
         latency.set_gpu(engine.is_on_gpu());
         let processor = engine.processor();
-        let line = Line::start(engine, plan, &sinks, processor)?;
+        let line = Line::start(engine, plan, &sinks, processor, seat)?;
         Ok(Session::of(line, start, sinks, latency, time, gpu))
     }
 
@@ -323,12 +339,22 @@ impl Session {
     }
 }
 
-/// Octets that this run has of a GPU.
+/// Its PCI address; empty where the driver has none.
 #[cfg(feature = "cuda")]
-fn memory_of(gpu: &Arc<Gpu>) -> u64 {
+pub(super) fn address(gpu: &Arc<Gpu>) -> String {
+    gpu.address().to_ascii_lowercase()
+}
+#[cfg(not(feature = "cuda"))]
+pub(super) fn address(gpu: &Arc<Gpu>) -> String {
+    match **gpu {}
+}
+
+/// Octets that this process has of a GPU.
+#[cfg(feature = "cuda")]
+pub(super) fn memory_of(gpu: &Arc<Gpu>) -> u64 {
     gpu.budget().used() as u64
 }
 #[cfg(not(feature = "cuda"))]
-fn memory_of(gpu: &Arc<Gpu>) -> u64 {
+pub(super) fn memory_of(gpu: &Arc<Gpu>) -> u64 {
     match **gpu {}
 }

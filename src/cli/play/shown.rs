@@ -3,11 +3,11 @@
 use super::choose;
 use super::preview::described;
 use super::report::{Since, status};
-use super::session::{End, Plan, Session};
-use gdmedia::daemon::{self, Shown, SinkState};
+use super::session::{End, Plan, Session, address, memory_of};
+use gdmedia::daemon::{self, GpuMemory, Shown, SinkState};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::latency::Hop;
-use gdmedia::worker::{Beats, Ended, Report};
+use gdmedia::worker::{Beats, Ended, Placement, Report};
 use std::sync::Arc;
 
 /// Of the frames so far, those of which the time is told.
@@ -25,14 +25,30 @@ impl Session {
             flow: described(flow, video),
             backend: self.line.backend.clone(),
             processor: self.line.processor.clone(),
+            placement: self.placement().cloned(),
             status: Some(status),
             health: self.health.status(),
             report: Arc::new(Report { events: Vec::new(), ..report.clone() }),
             latency: Hop::ALL.iter().filter_map(|hop| self.hop(*hop)).collect(),
             timing,
+            ptp: self.time.watched(),
+            cards: self.health.cards().to_vec(),
+            gpu_memory: self.gpu_memory(),
             sinks: self.sink_states(),
             preview: self.sinks.page().map(super::preview::Page::source),
         }
+    }
+
+    /// Where its thread is, and why.
+    pub fn placement(&self) -> Option<&Placement> {
+        self.line.seat.placement.as_ref()
+    }
+
+    fn gpu_memory(&self) -> Option<GpuMemory> {
+        let gpu = self.gpu.as_ref()?;
+        let address = address(gpu);
+        let gpu = if address.is_empty() { self.line.processor.clone() } else { address };
+        Some(GpuMemory { gpu, octets: self.gpu.as_ref().map(memory_of)? })
     }
 
     fn hop(&self, hop: Hop) -> Option<daemon::Hop> {

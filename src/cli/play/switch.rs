@@ -7,13 +7,14 @@ use super::gate::{Gate, When};
 use super::health::Watch;
 use super::overlay::Words;
 use super::preview::Teller;
-use super::session::{Line, Plan, Session, check_memory, conversion, layout};
+use super::session::{Line, Plan, Session, check_memory, conversion, layout, seat};
 use super::sinks::{self, Offers, Prepared};
 use super::time::{self, Time};
 use super::{Args, choose};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::gpu::Found;
 use gdmedia::kernel::Conversion;
+use gdmedia::mem;
 use gdmedia::pipeline;
 use gdmedia::sdp::{Description, Flow, Video};
 use gdmedia::worker::{Ended, Worker};
@@ -158,6 +159,9 @@ impl Session {
         let Wanted { flow, video, conversion } = wanted;
         let plan = Plan { args: args.clone(), flow, video, conversion, gate: gate.clone(), line: number, stop };
         check_memory(&plan, &self.sinks)?;
+        let on_gpu = self.gpu.as_ref().filter(|_| self.line.on_gpu);
+        let seat = seat(&plan.args, &plan.flow, &plan.video, on_gpu);
+        let _near = mem::near(seat.node());
         let chosen = Found { gpu: self.gpu.clone().filter(|_| self.line.on_gpu), why: self.line.processor.clone() };
         let Plan { flow, video, conversion, stop, .. } = &plan;
         let inputs = Inputs { args, flow, video, layout: &conversion.layout, stop };
@@ -165,7 +169,7 @@ impl Session {
         let mut engine = Engine::beside(&plan.run(), chosen, opened, &self.sinks, later)?;
         Line::join(&mut engine, &plan)?;
         let processor = engine.processor();
-        Line::start(engine, plan, &self.sinks, processor)
+        Line::start(engine, plan, &self.sinks, processor, seat)
     }
 
     /// Goes on with a switch that has begun; to be called with every look.

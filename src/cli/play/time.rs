@@ -44,7 +44,7 @@ impl Time {
     pub fn open(args: &Args, flow: &Flow) -> Result<Self> {
         let live = args.live();
         let domains = ptp::domains(flow.reference_clocks.iter());
-        let target = Target::here(domains, args.interface.first().cloned());
+        let target = Target::here(domains, args.interface.first().cloned()).at(&args.ptp4l);
         let watch = if live { Some(Watch::start(target)?) } else { None };
         let references = if live { flow.reference_clocks.clone() } else { Vec::new() };
         let offset = TaiOffset { seconds: ptp::judge::LEAP_SECONDS, source: ptp::TaiSource::Assumed };
@@ -81,6 +81,12 @@ impl Time {
     /// What PTP does.
     pub fn seen(&self) -> Seen {
         self.watch.as_ref().map_or(Seen::first(Err(Silent::Absent)), Watch::seen)
+    }
+
+    /// The same; none of a capture.
+    #[cfg(feature = "daemon")]
+    pub fn watched(&self) -> Option<Seen> {
+        self.watch.as_ref().map(Watch::seen)
     }
 
     /// The same in the words of health.

@@ -140,6 +140,7 @@ pub(super) async fn stats(State(api): State<Api>, Id(id): Id) -> Result<Response
         "receiver": report.map(|report| report.rx), "receivers": report.map(|report| &report.receivers),
         "packets": report.map(|report| report.packets), "frames": report.map(|report| report.frames),
         "legs": legs, "compared": report.and_then(|report| report.compared), "busy": report.map(|report| report.busy),
+        "ptp": receiver.ptp, "cards": receiver.cards, "gpu_memory": receiver.gpu_memory,
         "remarks": report.map(|report| &report.remarks), "latency": latency, "timing": receiver.timing,
         "sinks": receiver.sinks,
     });

@@ -104,7 +104,12 @@ impl Server {
     }
     /// Where an NMOS node that is served here is.
     pub fn place(&self) -> Place {
-        Place { addresses: self.addresses(), secure: self.secure.load(Relaxed), tokens: self.guard.may(None).0 }
+        Place {
+            addresses: self.addresses(),
+            secure: self.secure.load(Relaxed),
+            tokens: self.guard.may(None).0,
+            ptp4l: Vec::new(),
+        }
     }
     /// Serves an NMOS node below `/x-nmos`; `registered` says whether a registry has it.
     pub fn mount(&self, node: gdmedia_nmos::Node, registered: Arc<dyn Fn() -> bool + Send + Sync>) {

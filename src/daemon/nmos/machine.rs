@@ -8,6 +8,7 @@ use gdmedia_nmos as nmos;
 use nmos::{Asset, Chassis, ClockInfo, Endpoint};
 use ring::digest::{SHA256, digest};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where the node is served.
@@ -19,6 +20,8 @@ pub struct Place {
     pub secure: bool,
     /// Requests need tokens.
     pub tokens: bool,
+    /// Sockets of ptp4l; none: where linuxptp puts them.
+    pub ptp4l: Vec<PathBuf>,
 }
 
 /// Endpoints that are told at most.
@@ -39,7 +42,7 @@ pub fn about(settings: &Settings, place: &Place, receivers: &[Arc<Receiver>]) ->
         tags: settings.tags.0.clone(),
         hostname: Some(name).filter(|name| is_in_dns(name)),
         interfaces: bound(&all, receivers),
-        clocks: vec![clock()],
+        clocks: vec![clock(&place.ptp4l)],
         endpoints: endpoints(settings, place, &all),
     }
 }
@@ -113,9 +116,9 @@ fn mac(text: &str) -> [u8; 6] {
 }
 
 /// PTP where ptp4l knows a grandmaster, else this machine's own clock.
-fn clock() -> ClockInfo {
+fn clock(ptp4l: &[PathBuf]) -> ClockInfo {
     let name = "clk0".to_owned();
-    let state = Target::here(vec![0, 127], None).ask().ok();
+    let state = Target::here(vec![0, 127], None).at(ptp4l).ask().ok();
     match state.and_then(|state| Some((state, state.grandmaster?))) {
         Some((state, grandmaster)) => ClockInfo::Ptp {
             name,
@@ -173,7 +176,7 @@ mod tests {
     }
     fn urls(settings: &Settings, addresses: &[&str], secure: bool) -> Vec<String> {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        let place = Place { addresses, secure, tokens: false };
+        let place = Place { addresses, secure, tokens: false, ptp4l: vec![] };
         endpoints(settings, &place, &all()).iter().map(Endpoint::url).collect()
     }
 

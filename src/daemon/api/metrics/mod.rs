@@ -3,6 +3,7 @@
 //! Counters count from when a receiver was begun or switched: they go back to zero there, which Prometheus' `rate` and
 //! `increase` understand, and never in between. A receiver that is stopped has none.
 
+mod machine;
 mod process;
 mod receivers;
 mod text;
@@ -26,6 +27,7 @@ fn page(api: &Api) -> String {
     let receivers = api.control.receivers();
     daemon(&mut text, api.control.as_ref(), &receivers);
     receivers::write(&mut text, &receivers);
+    machine::write(&mut text, &receivers);
     requests(&mut text, api);
     process::write(&mut text);
     text.out

@@ -3,7 +3,7 @@
 use super::text::{Kind, Text};
 use super::unix;
 use crate::daemon::control::{Receiver, SinkState, State as Doing};
-use crate::health::{Domain, Health, LegState};
+use crate::health::{Domain, LegState};
 use crate::pipeline::meter::{LegTiming, Range};
 use crate::stats::{LegCounters, Reason};
 use crate::timing::Class;
@@ -28,7 +28,6 @@ pub(super) fn write(text: &mut Text, all: All<'_>) {
     frames(text, all);
     timing(text, all);
     latency(text, all);
-    clock(text, all);
     sinks(text, all);
 }
 
@@ -281,29 +280,6 @@ fn latency(text: &mut Text, all: All<'_>) {
             let labels = [("receiver", r.id.as_str()), ("hop", hop.name)];
             text.part("_sum", &labels, hop.sum);
             text.part("_count", &labels, hop.count as f64);
-        }
-    }
-}
-
-fn clock(text: &mut Text, all: All<'_>) {
-    let used = || {
-        all.iter().filter_map(|r| {
-            let health = r.health.as_ref()?;
-            (health.external_synchronization.health != Health::Neutral).then_some((r.id.as_str(), health))
-        })
-    };
-    text.metric(
-        "gdmedia_ptp_locked",
-        Kind::Gauge,
-        "1: this machine's clock is locked to PTP; absent where none is used.",
-    );
-    for (id, health) in used() {
-        text.count(&[("receiver", id)], (health.external_synchronization.health != Health::Unhealthy).into());
-    }
-    text.metric("gdmedia_ptp_grandmaster_info", Kind::Gauge, "The grandmaster, always 1.");
-    for (id, health) in used() {
-        if let Some(source) = &health.synchronization_source_id {
-            text.count(&[("receiver", id), ("gm", source)], 1);
         }
     }
 }

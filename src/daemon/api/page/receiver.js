@@ -16,7 +16,9 @@ function take(value) {
   text("name", value.label || value.id);
   document.title = (value.label || value.id) + " – gdmedia";
   text("format", [value.id, flow && flow.format, flow && flow.legs && flow.legs.join(" + ")].filter(Boolean).join(" · "));
-  text("doing", [word + " for " + ago(value.since), value.backend, value.processor].filter(Boolean).join(" · "));
+  const place = value.placement, core = place && place.core !== null && "core " + place.core;
+  text("doing", [word + " for " + ago(value.since), value.backend, value.processor, core].filter(Boolean).join(" · "));
+  $("doing").title = place ? place.why : "";
   const why = value.reason || "";
   $("why").hidden = !why;
   $("why").className = "card reason-card " + how;

@@ -92,11 +92,15 @@ pub fn device(root: &Root, address: &str) -> Option<Device> {
         device: hex("device")?,
         class: hex("class")?,
         driver: root.target(&format!("{base}/driver")),
-        // -1: the firmware names none.
-        node: root.number(&format!("{base}/numa_node")),
+        node: node(root, address),
         bar1: root.text(&format!("{base}/resource")).and_then(|t| bar1(&t)),
         path: root.resolved(&base)?,
     })
+}
+
+/// The NUMA node of the device of this address; none where the firmware names none (-1).
+pub fn node(root: &Root, address: &str) -> Option<u32> {
+    root.number(&format!("sys/bus/pci/devices/{}/numa_node", address.to_ascii_lowercase()))
 }
 
 /// The device of a network interface; none for those that are none (loopback, veth, bond) and those of other busses.
