@@ -255,3 +255,24 @@ fn cost_of_a_packet() {
     }
     println!("{:?}", depacketiser.counters());
 }
+
+proptest::proptest! {
+    /// What a host without a kernel answers to frames that are nearly right: see [`gdmedia::fuzzing::igmp_arp`].
+    #[test]
+    fn frames_to_a_host_that_answers_for_itself(how in 0u8..2, frames in proptest::collection::vec((0usize..4, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60)), 0..40)) {
+        // Ethernet and ARP; IPv4 with IGMP; a tag; nothing of it.
+        let starts: [&[u8]; 4] = [
+            &[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &[1, 0, 0x5e, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0, 0x46, 0xc0, 0, 32, 0, 0, 0x40, 0, 1, 2],
+            &[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 9, 0x81, 0, 0, 100, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &[],
+        ];
+        let mut octets = vec![how, 30];
+        for (start, rest) in frames {
+            let frame = [starts[start], &rest].concat();
+            octets.push(frame.len() as u8);
+            octets.extend(frame);
+        }
+        gdmedia::fuzzing::igmp_arp(&octets);
+    }
+}

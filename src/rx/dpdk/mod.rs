@@ -334,6 +334,31 @@ impl<M: Planes> Dpdk<M> {
         came > 0
     }
 
+    /// Forgets what has come before anything was joined: rings of drivers fill from the moment when a port is attached, and may be
+    /// full of old packets, behind which others are lost already.
+    fn forget(&mut self) {
+        let Dpdk { ports, packets, pool, ring, unwanted, .. } = self;
+        for port in ports.iter_mut().filter(|port| !port.is_recorded()) {
+            for queue in 0..port.queues() {
+                // More than any ring holds.
+                for _ in 0..4096 {
+                    let got = port.receive(queue, packets);
+                    if got == 0 {
+                        break;
+                    }
+                    unwanted.extend(packets.iter().take(got).filter_map(|packet| pool.place(packet.data())));
+                    for (at, packet) in unwanted.iter().zip(packets.iter()) {
+                        let start = *at as usize;
+                        let frame = ring.head_plane().as_slice().get(start..start + packet.here as usize);
+                        port.other(frame.unwrap_or_default());
+                    }
+                    pool.give_back(unwanted);
+                    unwanted.clear();
+                }
+            }
+        }
+    }
+
     /// Asks the ports what they have dropped, and says what is due.
     fn look(&mut self, now: Tai) {
         let Dpdk { ports, legs, events, .. } = self;
@@ -465,6 +490,9 @@ impl<M: Planes> Receiver for Dpdk<M> {
         if usize::from(leg) >= MAX_LEGS {
             return Err(Error::new(Kind::Usage, format!("leg {leg}: a receiver takes {MAX_LEGS} legs at most"))
                 .cure("receive the further legs with a second receiver"));
+        }
+        if self.legs.iter().all(Option::is_none) {
+            self.forget();
         }
         // The old one first: it may be the same flow.
         self.leave(leg);
