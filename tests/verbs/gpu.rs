@@ -151,8 +151,9 @@ fn each_way_into_the_gpu_is_said_with_the_reason() {
     assert!(error.cure_text().contains("pinned memory"), "{error}");
     assert_eq!(card.control.counts().mrs, 0);
     // In pinned memory packets lie whole.
-    let (shown, _, _, said) = on_gpu::<Pinned>(&gpu, &card, &options, wire, &sent).unwrap();
-    assert!(shown.len() == 2 && said.contains("packets whole in 1 MiB, pinned memory of the host"), "{said}");
+    let (shown, frames, packets, said) = on_gpu::<Pinned>(&gpu, &card, &options, wire, &sent).unwrap();
+    assert_eq!(shown.len(), 2, "{frames:?} {packets:?} {said}");
+    assert!(said.contains("packets whole in 1 MiB, pinned memory of the host"), "{said}");
 }
 
 /// Where the CPU does not reach what was cut off, headers that reach beyond the cut are counted, and the remedy is named.
