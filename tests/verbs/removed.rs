@@ -1,6 +1,7 @@
 //! Devices that are pulled out, ports that go down, queues that fail.
 
-use crate::card::{Card, poll};
+use crate::card::{Card, frame, poll};
+use crate::library::Ways;
 use gdmedia::event::{Event, What};
 use gdmedia::mem::Host;
 use gdmedia::rx::verbs::Cut;
@@ -110,6 +111,51 @@ fn a_queue_that_stays_in_error_is_given_up() {
     assert!(text.contains("beginning anew on") && text.contains("ibv_modify_qp"), "{text}");
 }
 
+/// Two legs by one device: what is wrong with one queue, up to its end, costs the other one no packet.
+#[test]
+fn a_leg_that_gives_errors_only_does_not_touch_the_other() {
+    let card = Card::with(Ways { mtu: 9000, ..Ways::default() });
+    let other = gdmedia::sdp::Leg { port: crate::card::PORT + 2, ..card.leg() };
+    let legs = [card.leg(), other];
+    let mut receiver = Verbs::open(&card.options(Cut::None, 64), &legs, &()).unwrap();
+    receiver.join_all(&legs).unwrap();
+    let to = std::net::SocketAddr::new(card.ip.into(), legs[1].port);
+    let to_other = gdmedia::wire::net::Route::new(card.route().source(), to).unwrap();
+    let (mut events, mut rounds) = (Vec::new(), 0);
+    while events.is_empty() {
+        rounds += 1;
+        assert!(rounds < 1000, "it is never given up");
+        // What the second leg has complete is there while the first one fails.
+        (0..5).for_each(|n| assert!(card.control.inject(&frame(&to_other, &[0x80 + n; 300]), 0) > 0));
+        card.deliver_one(&[0x80; 3000], 0);
+        let came: Vec<u8> = poll(&mut receiver).iter().map(|octets| octets[0]).collect();
+        assert_eq!(came, [0x80, 0x81, 0x82, 0x83, 0x84], "round {rounds}");
+        receiver.take_events(&mut events);
+    }
+    assert!(matches!(events[..], [Event { what: What::InterfaceGone { leg: 0 }, .. }]), "{events:?}");
+    assert!(rounds > 10, "it had its chances: {rounds}");
+    (0..100).for_each(|_| {
+        card.control.inject(&frame(&to_other, &[0x90; 300]), 0);
+        assert_eq!(poll(&mut receiver).len(), 1);
+    });
+    let mut remarks = Vec::new();
+    receiver.finish(&mut remarks).unwrap();
+    let remark = remarks.iter().find(|r| r.contains("nothing came by it any more")).expect("it is told");
+    assert!(remark.contains("leg 0") && remark.contains("gives errors and nothing else"), "{remark}");
+}
+
+/// Bad frames among good ones are no reason to give a leg up, however many there are.
+#[test]
+fn a_leg_with_good_packets_among_errors_is_kept() {
+    let card = Card::with(Ways { mtu: 9000, ..Ways::default() });
+    let mut receiver = card.receiver(&card.options(Cut::None, 64));
+    for n in 0..300 {
+        assert!(card.deliver_one(&[0x80; 300], 0), "{n}");
+        card.deliver_one(&[0x80; 3000], 0);
+        assert_eq!(poll(&mut receiver).len(), 1, "{n}");
+    }
+}
+
 #[test]
 fn completions_that_are_lost_end_reception() {
     let card = Card::new();
@@ -121,9 +167,15 @@ fn completions_that_are_lost_end_reception() {
 
 #[test]
 fn completions_that_cannot_be_read_end_reception() {
-    let card = Card::new();
-    let mut receiver = card.receiver(&card.options(Cut::None, 64));
-    card.control.fail("ibv_start_poll", libc::EINVAL, 1);
-    let text = error(&mut receiver).to_string();
-    assert!(text.contains("taking completions on") && text.contains("Invalid argument"), "{text}");
+    // mlx5 gives -2 for a completion of a queue that it does not know.
+    for code in [libc::EINVAL, -2] {
+        let card = Card::new();
+        let mut receiver = card.receiver(&card.options(Cut::None, 64));
+        (0..3).for_each(|_| assert!(card.deliver_one(&[0x80; 300], 0)));
+        assert_eq!(poll(&mut receiver).len(), 3);
+        card.control.fail("ibv_start_poll", code, 1);
+        let text = error(&mut receiver).to_string();
+        assert!(text.contains("taking completions on") && text.contains("Invalid argument"), "{text}");
+        assert_eq!(receiver.counters().datagrams, 3, "none is made up");
+    }
 }

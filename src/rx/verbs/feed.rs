@@ -87,9 +87,11 @@ pub struct Feed {
     run: Box<[Completion; TAKEN]>,
     taken: usize,
     pub device: Arc<Device>,
-    /// The device has gone.
+    /// Nothing comes by it any more: the device has gone, or the queue is given up.
     pub gone: bool,
-    /// Resets of the queue, and those in a row.
+    /// Why it was given up.
+    pub ended: Option<String>,
+    /// Resets of the queue, and those since the last good packet.
     pub resets: u64,
     pub vain: u32,
     /// Packets that were too long for their slots.
@@ -112,6 +114,7 @@ impl Feed {
             taken: 0,
             device,
             gone: false,
+            ended: None,
             resets: 0,
             vain: 0,
             too_long: 0,
@@ -187,11 +190,17 @@ impl Feed {
             }
         }
     }
+    /// The queue is in error, or does not say.
+    pub fn in_error(&mut self) -> bool {
+        self.queue.in_error()
+    }
     /// After an error: the queue forgets what it had, and begins anew.
     pub fn reset(&mut self) -> Result<(), Failure> {
         self.resets += 1;
         self.vain += 1;
         self.queue.reset()?;
+        // What was taken of it and not looked at is of slots that are handed out anew.
+        self.taken = 0;
         self.slots.forget();
         self.replenish();
         Ok(())

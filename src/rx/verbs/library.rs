@@ -106,6 +106,7 @@ mod raw {
             why: *mut Failure,
         ) -> *mut Queue;
         pub fn gdm_verbs_end(queue: *mut Queue);
+        pub fn gdm_verbs_in_error(queue: *mut Queue) -> i32;
         pub fn gdm_verbs_reset(queue: *mut Queue, why: *mut Failure) -> i32;
         pub fn gdm_verbs_post(queue: *mut Queue, slots: *const u32, count: u32, error: *mut i32) -> u32;
         pub fn gdm_verbs_poll(queue: *mut Queue, to: *mut Completion, most: u32) -> i32;
@@ -463,6 +464,11 @@ impl Queue {
             error: got.wrapping_neg(),
             text: String::new(),
         })
+    }
+    /// It is in error, or does not say.
+    pub fn in_error(&mut self) -> bool {
+        // SAFETY: the queue is open.
+        unsafe { raw::gdm_verbs_in_error(self.raw.as_ptr()) != 0 }
     }
     /// Forgets all that was posted and takes entries again.
     pub fn reset(&mut self) -> Answer<()> {

@@ -186,7 +186,7 @@ impl<M: Payload> Verbs<M> {
         // Now that they have come: a stamp is not later than its reading.
         let read = tai_now(offset).unwrap_or(now);
         let sums = feed.device.limits().checksums != 0;
-        let (mut wrong, mut vain, mut outside) = (false, None, false);
+        let (mut wrong, mut good, mut vain, mut outside) = (false, false, None, false);
         let (run, held, mut clock) = feed.run();
         if let Some(clock) = &mut clock {
             clock.read(run, read);
@@ -208,6 +208,7 @@ impl<M: Payload> Verbs<M> {
                 held.give(one.slot);
                 continue;
             }
+            good = true;
             let (found, head) = match look(&mut self.ring, &self.shape, leg, one) {
                 (Sorted::Wanted(found), head) => (found, head),
                 (sorted, _) => {
@@ -237,9 +238,11 @@ impl<M: Payload> Verbs<M> {
         }
         self.counters.checksum_issues += u64::from(wrong);
         feed.too_long += too_long;
-        match vain {
-            None => feed.vain = 0,
-            Some(status) => self.reset(number, status),
+        if good {
+            feed.vain = 0;
+        }
+        if let Some(status) = vain {
+            self.reset(number, status);
         }
         if outside {
             self.broken.get_or_insert_with(|| {
@@ -256,6 +259,7 @@ impl<M: Payload> Verbs<M> {
     /// A queue in error begins anew.
     #[cold]
     fn reset(&mut self, number: usize, status: u32) {
+        let before = self.feeds.get(number).map(|feed| feed.resets);
         self.hear(number);
         let Some(feed) = self.feeds.get_mut(number).filter(|feed| !feed.gone) else { return };
         if feed.vain >= VAIN {
@@ -266,7 +270,10 @@ impl<M: Payload> Verbs<M> {
                 library::TOO_LONG => "frames are longer than the SDP allows: correct its MAXUDP",
                 _ => "see dmesg, the card's firmware and its cable; start again",
             };
-            self.broken.get_or_insert_with(|| Error::new(Kind::Unavailable, what).cure(cure));
+            return self.give_up(number, Error::new(Kind::Unavailable, what).cure(cure));
+        }
+        // An event has told of it already.
+        if before != Some(feed.resets) {
             return;
         }
         if let Err(why) = feed.reset() {
@@ -274,18 +281,16 @@ impl<M: Payload> Verbs<M> {
         }
     }
 
-    /// A call failed that ends a leg, or all: that is, unless its device has gone, which is told as such.
+    /// A call failed that ends a leg. Where its device has gone, that is told.
     #[cold]
     fn failed(&mut self, number: usize, what: std::fmt::Arguments<'_>, why: Failure) {
         self.hear(number);
-        if self.feeds.get(number).is_some_and(|feed| feed.gone) {
-            return;
-        }
-        if why.error == libc::EIO {
-            return self.gone(number);
-        }
         let name = self.legs.get(number).map_or("", |leg| &leg.port.device);
-        self.broken.get_or_insert_with(|| failure::call(format_args!("{what} on {name}"), why));
+        let error = match why.error {
+            libc::EIO => gone(name),
+            _ => failure::call(format_args!("{what} on {name}"), why),
+        };
+        self.give_up(number, error);
     }
 
     /// What happened to the device of a leg.
@@ -298,49 +303,50 @@ impl<M: Payload> Verbs<M> {
             let same = |n: &usize| self.legs.get(*n).is_some_and(|leg| leg.port.device == name);
             let of_it: Vec<usize> = (0..self.feeds.len()).filter(same).collect();
             match event {
-                Happened::Removed => of_it.iter().for_each(|n| self.gone(*n)),
-                // A queue that has no packets to tell of its state by.
+                Happened::Removed => {
+                    of_it.iter().for_each(|n| self.give_up(*n, gone(&name)));
+                    return;
+                }
+                // A queue that has no packets to tell of its state by. One that began anew since, or another one, is in order.
                 Happened::Queue => {
                     for n in of_it {
-                        let reset = self.feeds.get_mut(n).filter(|feed| !feed.gone).map(Feed::reset);
-                        if let Some(Err(why)) = reset {
-                            if why.error == libc::EIO {
-                                self.gone(n);
-                            } else {
-                                self.broken.get_or_insert_with(|| {
-                                    failure::call(format_args!("beginning anew on {name}"), why)
-                                });
-                            }
+                        let Some(feed) = self.feeds.get_mut(n).filter(|feed| !feed.gone) else { continue };
+                        if !feed.in_error() {
+                            continue;
                         }
+                        let Err(why) = feed.reset() else { continue };
+                        let error = match why.error {
+                            libc::EIO => gone(&name),
+                            _ => failure::call(format_args!("beginning anew on {name}"), why),
+                        };
+                        self.give_up(n, error);
                     }
                 }
                 Happened::Completions => {
-                    self.broken.get_or_insert_with(|| {
+                    let lost = || {
                         Error::new(Kind::Unavailable, format!("{name} has lost completions (IBV_EVENT_CQ_ERR)"))
                             .cure("start again; please report this")
-                    });
+                    };
+                    of_it.iter().for_each(|n| self.give_up(*n, lost()));
                 }
                 // The link is watched by whoever shows it; the queue goes on when it is back.
                 Happened::PortDown(_) | Happened::PortUp(_) | Happened::Other => {}
             }
-            if matches!(event, Happened::Removed) {
-                return;
-            }
         }
     }
 
-    /// A leg's device has gone. That ends this receiver when it was the last one.
+    /// Nothing comes by a leg any more. That ends this receiver when it was the last one.
     #[cold]
-    fn gone(&mut self, number: usize) {
+    fn give_up(&mut self, number: usize, error: Error) {
         let at = self.clock().unwrap_or_default();
         let Some(feed) = self.feeds.get_mut(number).filter(|feed| !feed.gone) else { return };
         feed.gone = true;
+        feed.ended = Some(error.in_one_line());
+        // What still comes is the kernel's again.
+        feed.detach();
         self.events.push(Event { at, what: What::InterfaceGone { leg: number as u8 } });
         if self.feeds.iter().all(|feed| feed.gone) {
-            let name = self.legs.get(number).map_or("", |leg| &leg.port.device);
-            self.broken.get_or_insert_with(|| {
-                Error::new(Kind::Unavailable, format!("device {name} has gone")).cure("start again when it is back")
-            });
+            self.broken.get_or_insert(error);
         }
     }
 
@@ -377,6 +383,10 @@ impl<M: Payload> Verbs<M> {
             .filter(|(n, (_, leg))| !self.legs.iter().take(*n).any(|before| before.port == leg.port));
         self.counters.kernel_dropped = of_ports.map(|(_, (feed, _))| feed.dropped).sum();
     }
+}
+
+fn gone(name: &str) -> Error {
+    Error::new(Kind::Unavailable, format!("device {name} has gone")).cure("start again when it is back")
 }
 
 fn not_attached(leg: &Leg, why: Failure) -> Error {
@@ -517,6 +527,9 @@ impl<M: Payload> Receiver for Verbs<M> {
             }
             if feed.resets > 0 {
                 tell(format!("its queue began anew {} times after an error", feed.resets));
+            }
+            if let Some(why) = &feed.ended {
+                tell(format!("nothing came by it any more: {why}"));
             }
             if let Some(error) = feed.refused {
                 let why = std::io::Error::from_raw_os_error(error);

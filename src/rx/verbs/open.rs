@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// Names the library in place of `libibverbs.so.1`.
 const VARIABLE: &str = "GDMEDIA_VERBS_LIBRARY";
 
+/// With these libibverbs is told of further drivers.
+const DRIVERS: [&str; 2] = ["RDMAV_DRIVERS", "IBV_DRIVERS"];
+
 /// The library that is asked for.
 pub fn library(options: &Options, notes: &mut Vec<String>) -> Result<Library> {
     let path = match &options.library {
@@ -31,6 +34,15 @@ pub fn library(options: &Options, notes: &mut Vec<String>) -> Result<Library> {
             "this program has file capabilities or is setuid: it takes no other library",
         )
         .cure(format!("take library=… and {VARIABLE} away, or run it as root without them")));
+    }
+    // Nor does libibverbs look who chose: it compares user ids, which are the same where a file has capabilities.
+    let chosen = DRIVERS.into_iter().find(|name| std::env::var_os(name).is_some());
+    if let Some(name) = chosen.filter(|_| library::has_rights_of_its_own()) {
+        return Err(Error::new(
+            Kind::Usage,
+            format!("this program has file capabilities or is setuid, and {name} names drivers that would run with these rights"),
+        )
+        .cure(format!("take {name} away")));
     }
     if let Some(path) = &path {
         notes.push(format!("verbs by the library {}", path.display()));

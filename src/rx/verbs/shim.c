@@ -38,6 +38,7 @@
 	X(ack_cq_events)                                                                                               \
 	X(create_qp)                                                                                                   \
 	X(modify_qp)                                                                                                   \
+	X(query_qp)                                                                                                    \
 	X(destroy_qp)                                                                                                  \
 	X(wc_status_str)
 
@@ -423,6 +424,14 @@ void gdm_verbs_end(struct gdm_queue *queue)
 	free(queue);
 }
 
+int32_t gdm_verbs_in_error(struct gdm_queue *queue)
+{
+	struct ibv_qp_attr attributes = {0};
+	struct ibv_qp_init_attr made = {0};
+	int error = queue->library->query_qp(queue->pair, &attributes, IBV_QP_STATE, &made);
+	return error != 0 || attributes.qp_state == IBV_QPS_ERR;
+}
+
 int32_t gdm_verbs_reset(struct gdm_queue *queue, struct gdm_failure *why)
 {
 	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_RESET};
@@ -498,7 +507,8 @@ int32_t gdm_verbs_poll(struct gdm_queue *queue, struct gdm_completion *to, uint3
 	struct ibv_poll_cq_attr attributes = {0};
 	int code = ibv_start_poll(completions, &attributes);
 	if (code)
-		return code == ENOENT ? 0 : -code;
+		/* Providers have negative codes of their own for queues that they cannot read. */
+		return code == ENOENT ? 0 : code > 0 ? -code : -EINVAL;
 	uint32_t got = 0;
 	do {
 		struct gdm_completion *one = &to[got];
@@ -548,7 +558,7 @@ struct gdm_flow *gdm_verbs_attach(struct gdm_queue *queue, const struct gdm_rule
 		struct ibv_flow_spec_eth ethernet;
 		struct ibv_flow_spec_ipv4 ip;
 		struct ibv_flow_spec_tcp_udp udp;
-	} __attribute__((packed, aligned(8))) all;
+	} __attribute__((packed, aligned(4))) all;
 	memset(&all, 0, sizeof all);
 	all.attributes.type = IBV_FLOW_ATTR_NORMAL;
 	all.attributes.size = sizeof all;

@@ -105,6 +105,8 @@ void gdm_verbs_deregister(struct gdm_memory *memory);
 struct gdm_queue *gdm_verbs_queue(struct gdm_device *device, const struct gdm_wish *wish, uint32_t *stamps,
 				  struct gdm_failure *why);
 void gdm_verbs_end(struct gdm_queue *queue);
+/* It is in error, or does not say. */
+int32_t gdm_verbs_in_error(struct gdm_queue *queue);
 /* Forgets what was posted and takes entries again; what is complete can no longer be polled. 0 or -1. */
 int32_t gdm_verbs_reset(struct gdm_queue *queue, struct gdm_failure *why);
 /* Gives entries to the device; how many it took. `error`: why not all. */
