@@ -8,7 +8,9 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const NAME: usize = 64;
@@ -119,6 +121,7 @@ unsafe extern "C" {
     fn gd_unreach(port: u16, start: *mut c_void, octets: u64);
     fn gd_port_open(spec: *const c_char, name: *const c_char, port: *mut u16, info: *mut RawInfo) -> c_int;
     fn gd_port_start(port: u16, setup: *const RawSetup) -> c_int;
+    fn gd_port_stop(port: u16);
     fn gd_port_close(port: u16);
     fn gd_port_gone(port: u16) -> c_int;
     fn gd_receive(port: u16, queue: u16, packets: *mut Packet, most: u32) -> u32;
@@ -278,6 +281,8 @@ pub struct Pool {
     raw: NonNull<c_void>,
     start: usize,
     octets: usize,
+    /// A port on `vfio-pci` reaches it, and so do all others: they have one mapping together.
+    is_mapped: AtomicBool,
 }
 
 // SAFETY: pools of DPDK may be used by any thread at any time.
@@ -313,7 +318,12 @@ impl Pool {
 
     fn of(raw: *mut c_void, start: *mut u8, octets: usize) -> Result<Self, Refused> {
         let none = || Refused { errno: libc::ENOMEM, said: String::new() };
-        Ok(Pool { raw: NonNull::new(raw).ok_or_else(none)?, start: start as usize, octets })
+        Ok(Pool {
+            raw: NonNull::new(raw).ok_or_else(none)?,
+            start: start as usize,
+            octets,
+            is_mapped: AtomicBool::new(false),
+        })
     }
 
     /// Buffers that nobody has.
@@ -378,8 +388,17 @@ pub struct Setup<'a> {
 /// A port of DPDK, attached until it is dropped.
 pub struct Port {
     number: u16,
-    /// Pools whose memory it was let reach.
+    /// On `vfio-pci`, whose ports have their mappings together.
+    shares: bool,
+    /// Pools whose memory it was let reach, itself or for all that share.
     reached: Vec<(usize, usize)>,
+}
+
+/// Whether a device is bound to `vfio-pci`: then DPDK maps memory for the one container that all of them are in, and the kernel takes
+/// a range once. Other drivers (mlx5) map for each device.
+fn is_on_vfio(devices: &Path, name: &str) -> bool {
+    let driver = std::fs::read_link(devices.join(name).join("driver"));
+    driver.is_ok_and(|driver| driver.file_name().is_some_and(|name| name == "vfio-pci"))
 }
 
 impl Port {
@@ -413,7 +432,8 @@ impl Port {
             splits: info.splits != 0,
             mac: info.mac,
         };
-        Ok((Port { number, reached: Vec::new() }, info))
+        let shares = name.to_str().is_ok_and(|name| is_on_vfio(Path::new("/sys/bus/pci/devices"), name));
+        Ok((Port { number, shares, reached: Vec::new() }, info))
     }
 
     /// Begins to receive. The pools outlive the port: whoever calls drops it first.
@@ -423,12 +443,15 @@ impl Port {
     pub unsafe fn start(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
         let change = Change::begin();
         for pool in [Some(setup.pool), setup.split.map(|(_, bodies)| bodies)].into_iter().flatten() {
-            if self.reached.iter().any(|reached| reached.0 == pool.start) {
+            if self.reached.iter().any(|reached| reached.0 == pool.start)
+                || self.shares && pool.is_mapped.load(Ordering::Relaxed)
+            {
                 continue;
             }
             // SAFETY: memory of a pool, which outlives the port.
             change.result(unsafe { gd_reach(self.number, pool.start as *mut c_void, pool.octets as u64) })?;
             self.reached.push((pool.start, pool.octets));
+            pool.is_mapped.fetch_or(self.shares, Ordering::Relaxed);
         }
         let raw = RawSetup {
             queues: setup.queues,
@@ -442,6 +465,23 @@ impl Port {
         };
         // SAFETY: the pools live; the port is attached.
         change.result(unsafe { gd_port_start(self.number, &raw) })
+    }
+
+    /// Ends receiving, so that the device writes nothing any more. Nobody polls it from then on.
+    pub fn stop(&mut self) {
+        let _change = Change::begin();
+        // SAFETY: the port is attached, and `&mut` lets nobody else poll it.
+        unsafe { gd_port_stop(self.number) };
+    }
+
+    /// Takes away what it was let reach, which other ports may reach by the same mapping: all of them have stopped, and none is
+    /// closed, for a mapping goes with a device only that is attached still.
+    pub fn unreach(&mut self) {
+        let _change = Change::begin();
+        for (start, octets) in self.reached.drain(..) {
+            // SAFETY: mapped by `start`, as long as this port is attached.
+            unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
+        }
     }
 
     /// It has been pulled out.
@@ -509,11 +549,9 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        self.stop();
+        self.unreach();
         let _change = Change::begin();
-        for (start, octets) in self.reached.drain(..) {
-            // SAFETY: mapped by `start`.
-            unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
-        }
         // SAFETY: attached by `open`, and polled by nobody any more.
         unsafe { gd_port_close(self.number) };
     }
@@ -556,5 +594,17 @@ mod tests {
             "xsk_configure(): no"
         );
         assert_eq!(said("Failed to attach device on primary process"), "No such device (os error 19)");
+    }
+
+    #[test]
+    fn devices_on_vfio_share_their_mappings() {
+        let devices = tempfile::tempdir().unwrap();
+        for (name, driver) in [("0000:3b:00.0", "vfio-pci"), ("0000:3b:00.1", "mlx5_core")] {
+            std::fs::create_dir(devices.path().join(name)).unwrap();
+            let to = format!("../../../bus/pci/drivers/{driver}");
+            std::os::unix::fs::symlink(to, devices.path().join(name).join("driver")).unwrap();
+        }
+        let of = |name| is_on_vfio(devices.path(), name);
+        assert_eq!([of("0000:3b:00.0"), of("0000:3b:00.1"), of("net_pcap0")], [true, false, false]);
     }
 }

@@ -45,7 +45,7 @@ use crate::time::Tai;
 use crate::timing::Source;
 use abi::{Packet, Pool};
 use leg::{JoinedLeg, Sorted, sort};
-use port::Port;
+use port::{Port, Ports};
 
 /// Packets in a lease at most.
 const BATCH: usize = abi::BURST;
@@ -71,7 +71,7 @@ pub fn version() -> &'static str {
 /// A flow as DPDK receives it, its body plane in the space `M`.
 pub struct Dpdk<M: Planes> {
     // Drivers write to the pools, and pools lie in the ring: fields are dropped in this order.
-    ports: Vec<Port>,
+    ports: Ports,
     bodies: Option<Pool>,
     pool: Pool,
     ring: SplitRing<M>,
@@ -130,7 +130,7 @@ impl<M: Planes> Dpdk<M> {
         }
         eal::start(&options.eal)?;
         let mut notes = vec![abi::version().to_owned()];
-        let (mut ports, mut port_of) = (Vec::<Port>::new(), Vec::new());
+        let (mut ports, mut port_of) = (Ports::default(), Vec::new());
         for (number, spec) in options.ports.iter().enumerate() {
             let same = options.ports.iter().take(number).position(|other| other == spec);
             let known = same.and_then(|same| port_of.get(same).copied());
@@ -378,7 +378,7 @@ impl<M: Planes> Dpdk<M> {
             self.broken = self.ports.last().map(|port| port.name().to_owned());
             self.lost = self.counters.kernel_dropped;
             self.legs = [None, None];
-            self.ports.clear();
+            self.ports.close();
         }
     }
 
@@ -521,7 +521,7 @@ impl<M: Planes> Receiver for Dpdk<M> {
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let now = self.clock().unwrap_or_default();
         self.look(now);
-        for port in &self.ports {
+        for port in self.ports.iter() {
             let (name, c) = (port.name(), port.counts);
             remarks.push(format!(
                 "{name}: {} packets; lost: {} because nobody took them in time, {} without a buffer, {} with errors",

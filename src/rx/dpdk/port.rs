@@ -15,6 +15,7 @@ use crate::wire::net::mac_of;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -313,6 +314,38 @@ impl Port {
         self.counts = self.raw.counts();
         let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
         self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
+    }
+}
+
+/// The ports of a receiver, which write to the same pools.
+#[derive(Default)]
+pub struct Ports(Vec<Port>);
+
+impl Ports {
+    /// Ends them all: those on `vfio-pci` reach the pools by one mapping, which is not to go while any of them receives still.
+    pub fn close(&mut self) {
+        self.0.iter_mut().for_each(|port| port.raw.stop());
+        self.0.iter_mut().for_each(|port| port.raw.unreach());
+        self.0.clear();
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Deref for Ports {
+    type Target = Vec<Port>;
+    fn deref(&self) -> &Vec<Port> {
+        &self.0
+    }
+}
+
+impl DerefMut for Ports {
+    fn deref_mut(&mut self) -> &mut Vec<Port> {
+        &mut self.0
     }
 }
 

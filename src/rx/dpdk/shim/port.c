@@ -165,16 +165,24 @@ int gd_port_start(uint16_t port, const struct gd_setup *setup)
 	return known[port].own != NULL ? 0 : -rte_errno;
 }
 
+/* The device writes to no pool any more. Once is enough. */
+void gd_port_stop(uint16_t port)
+{
+	if (known[port].everything)
+		rte_eth_promiscuous_disable(port);
+	if (known[port].started)
+		rte_eth_dev_stop(port);
+	known[port].everything = false;
+	known[port].started = false;
+}
+
 void gd_port_close(uint16_t port)
 {
 	struct rte_eth_dev_info info;
 	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
 
 	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, removed, NULL);
-	if (known[port].everything)
-		rte_eth_promiscuous_disable(port);
-	if (known[port].started)
-		rte_eth_dev_stop(port);
+	gd_port_stop(port);
 	rte_eth_dev_close(port);
 	if (device != NULL)
 		rte_dev_remove(device);

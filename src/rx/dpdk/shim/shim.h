@@ -103,6 +103,7 @@ void gd_unreach(uint16_t port, void *start, uint64_t octets);
 /* port.c */
 int gd_port_open(const char *spec, const char *name, uint16_t *port, struct gd_info *info);
 int gd_port_start(uint16_t port, const struct gd_setup *setup);
+void gd_port_stop(uint16_t port);
 void gd_port_close(uint16_t port);
 int gd_port_gone(uint16_t port);
 uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, uint32_t most);
