@@ -89,6 +89,22 @@ pub struct Counts {
     pub errors: u64,
 }
 
+impl Counts {
+    /// What was added since.
+    pub const fn since(self, base: Counts) -> Counts {
+        Counts {
+            packets: self.packets.saturating_sub(base.packets),
+            missed: self.missed.saturating_sub(base.missed),
+            no_buffer: self.no_buffer.saturating_sub(base.no_buffer),
+            errors: self.errors.saturating_sub(base.errors),
+        }
+    }
+    /// Packets that did not come.
+    pub const fn lost(self) -> u64 {
+        self.missed.saturating_add(self.no_buffer).saturating_add(self.errors)
+    }
+}
+
 /// `struct gd_rule`.
 #[repr(C)]
 struct RawRule {
@@ -503,11 +519,11 @@ impl Port {
         unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
     }
 
-    pub fn counts(&self) -> Counts {
+    /// None: it does not say, as one that was pulled out.
+    pub fn counts(&self) -> Option<Counts> {
         let mut counts = Counts::default();
         // SAFETY: writable; the port is attached.
-        unsafe { gd_counts(self.number, &mut counts) };
-        counts
+        (unsafe { gd_counts(self.number, &mut counts) } == 0).then_some(counts)
     }
 
     /// The card's clock, in ticks of its own.
@@ -594,6 +610,15 @@ mod tests {
             "xsk_configure(): no"
         );
         assert_eq!(said("Failed to attach device on primary process"), "No such device (os error 19)");
+    }
+
+    #[test]
+    fn losses_count_from_their_base() {
+        let of = |packets, missed, no_buffer, errors| Counts { packets, missed, no_buffer, errors };
+        assert_eq!(of(100, 12, 7, 3).since(of(40, 10, 4, 2)), of(60, 2, 3, 1));
+        assert_eq!(of(60, 2, 3, 1).lost(), 6);
+        // A driver that begins anew.
+        assert_eq!(of(1, 0, 0, 0).since(of(40, 10, 4, 2)).lost(), 0);
     }
 
     #[test]

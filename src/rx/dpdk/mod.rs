@@ -93,8 +93,9 @@ pub struct Dpdk<M: Planes> {
     counters: RxCounters,
     /// Packets in more pieces than were asked for.
     scattered: u64,
-    /// Lost by ports that have gone.
+    /// Lost by ports that have gone, all in all and by leg.
     lost: u64,
+    lost_by_leg: [u64; MAX_LEGS],
     /// The last port that has gone, once none is left.
     broken: Option<String>,
     events: Vec<Event>,
@@ -215,6 +216,7 @@ impl<M: Planes> Dpdk<M> {
             counters: RxCounters::default(),
             scattered: 0,
             lost: 0,
+            lost_by_leg: [0; MAX_LEGS],
             broken: None,
             events: Vec::new(),
             looked: Tai(0),
@@ -377,9 +379,17 @@ impl<M: Planes> Dpdk<M> {
             // That ends this receiver. The next one may have the same ports, while buffers of these are read still.
             self.broken = self.ports.last().map(|port| port.name().to_owned());
             self.lost = self.counters.kernel_dropped;
+            self.lost_by_leg = std::array::from_fn(|leg| self.lost_of(leg));
             self.legs = [None, None];
             self.ports.close();
         }
+    }
+
+    /// What a leg's port has lost.
+    fn lost_of(&self, leg: usize) -> u64 {
+        let joined = self.legs.get(leg).and_then(Option::as_ref);
+        let port = joined.and_then(|leg| self.ports.get(leg.port));
+        port.map_or_else(|| self.lost_by_leg.get(leg).copied().unwrap_or(0), lost)
     }
 
     /// Gives a leg up.
@@ -440,7 +450,7 @@ fn no_pool(count: u32, refused: abi::Refused) -> Error {
 
 /// What a port has lost.
 fn lost(port: &Port) -> u64 {
-    port.counts.missed + port.counts.no_buffer + port.counts.errors
+    port.counted().lost()
 }
 
 impl<M: Planes> Receiver for Dpdk<M> {
@@ -493,6 +503,7 @@ impl<M: Planes> Receiver for Dpdk<M> {
         }
         if self.legs.iter().all(Option::is_none) {
             self.forget();
+            self.ports.iter_mut().for_each(Port::begin_counting);
         }
         // The old one first: it may be the same flow.
         self.leave(leg);
@@ -514,15 +525,14 @@ impl<M: Planes> Receiver for Dpdk<M> {
         self.counters
     }
     fn dropped(&self, leg: u8) -> u64 {
-        let leg = self.legs.get(usize::from(leg)).and_then(Option::as_ref);
-        leg.and_then(|leg| self.ports.get(leg.port)).map_or(0, lost)
+        self.lost_of(usize::from(leg))
     }
 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let now = self.clock().unwrap_or_default();
         self.look(now);
         for port in self.ports.iter() {
-            let (name, c) = (port.name(), port.counts);
+            let (name, c) = (port.name(), port.counted());
             remarks.push(format!(
                 "{name}: {} packets; lost: {} because nobody took them in time, {} without a buffer, {} with errors",
                 c.packets, c.missed, c.no_buffer, c.errors

@@ -53,7 +53,10 @@ pub struct Port {
     vlan: u16,
     /// Of the card, where its stamps are taken.
     pub stamps: Option<(Stamps, Ticks)>,
-    pub counts: Counts,
+    /// As it said last.
+    counts: Counts,
+    /// The same when its first leg was joined: what was lost before that was not the flow's.
+    base: Option<Counts>,
     /// It is there no more.
     pub gone: bool,
 }
@@ -117,6 +120,7 @@ impl Port {
             vlan,
             stamps: None,
             counts: Counts::default(),
+            base: None,
             gone: false,
         })
     }
@@ -143,7 +147,6 @@ impl Port {
         // SAFETY: as promised by the caller.
         unsafe { self.raw.start(&setup) }.map_err(|refused| not_started(&self.name.0, &self.info, refused))?;
         self.queues = queues;
-        self.counts = self.raw.counts();
         let how = match &self.beside {
             Beside::Kernel(interface) => format!("the kernel has {interface} too: addresses and groups are its"),
             Beside::Us => match &self.host {
@@ -309,9 +312,25 @@ impl Port {
         }
     }
 
+    /// Keeps the last ones where it has none to say any more.
+    fn read_counts(&mut self) {
+        self.counts = self.raw.counts().unwrap_or(self.counts);
+    }
+
+    /// Counts from here on.
+    pub fn begin_counting(&mut self) {
+        self.read_counts();
+        self.base = Some(self.counts);
+    }
+
+    /// What it has counted since [`Port::begin_counting`].
+    pub fn counted(&self) -> Counts {
+        self.base.map_or_else(Counts::default, |base| self.counts.since(base))
+    }
+
     /// Looks whether it is there still, and at what it has counted.
     pub fn look(&mut self, legs: &[Option<JoinedLeg>], index: usize) {
-        self.counts = self.raw.counts();
+        self.read_counts();
         let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
         self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
     }
