@@ -139,6 +139,10 @@ fn ports_that_are_not_there_or_lack_something() {
     assert!(error.to_string().contains("port net_null6 gives no time stamps"), "{error}");
     let error = Dpdk::<Host>::open(options("port=net_null7;room=512"), &()).map(drop).unwrap_err();
     assert!(error.to_string().contains("room=512 is too small"), "{error}");
+    let mut large = options("port=net_null7");
+    large.change("queues=64;descriptors=32768").unwrap();
+    let error = Dpdk::<Host>::open(large, &()).map(drop).unwrap_err();
+    assert!(error.kind() == Kind::Usage && error.to_string().contains("a receiver has 4095 at most"), "{error}");
     goes_on();
 }
 

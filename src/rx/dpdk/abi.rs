@@ -52,6 +52,7 @@ struct RawSetup {
 pub struct Packet {
     data: *const u8,
     body: *const u8,
+    buffer: *mut c_void,
     /// Octets of the frame in the first piece.
     pub here: u32,
     /// Octets of the whole frame.
@@ -63,12 +64,20 @@ pub struct Packet {
     unused: u32,
 }
 
-// SAFETY: addresses, which are compared with those of a region and never followed.
+// SAFETY: addresses, which are compared with those of a region and followed by nobody here; DPDK frees from any thread.
 unsafe impl Send for Packet {}
 
 impl Packet {
-    pub const EMPTY: Packet =
-        Packet { data: std::ptr::null(), body: std::ptr::null(), here: 0, octets: 0, stamp: 0, pieces: 0, unused: 0 };
+    pub const EMPTY: Packet = Packet {
+        data: std::ptr::null(),
+        body: std::ptr::null(),
+        buffer: std::ptr::null_mut(),
+        here: 0,
+        octets: 0,
+        stamp: 0,
+        pieces: 0,
+        unused: 0,
+    };
     /// Where it begins.
     pub fn data(&self) -> usize {
         self.data as usize
@@ -76,6 +85,14 @@ impl Packet {
     /// Where the second piece begins; 0 without.
     pub fn body(&self) -> usize {
         self.body as usize
+    }
+    /// Gives it back to where it came from, which is no pool of ours: those get theirs by [`Pool::give_back`].
+    ///
+    /// # Safety
+    /// It has come by [`Port::receive`], and is given back once.
+    pub unsafe fn free(&self) {
+        // SAFETY: as promised; without one nothing is done.
+        unsafe { gd_free(self.buffer) };
     }
 }
 
@@ -141,6 +158,7 @@ unsafe extern "C" {
     fn gd_port_close(port: u16);
     fn gd_port_gone(port: u16) -> c_int;
     fn gd_receive(port: u16, queue: u16, packets: *mut Packet, most: u32) -> u32;
+    fn gd_free(buffer: *mut c_void);
     fn gd_send(port: u16, frame: *const u8, octets: u32) -> c_int;
     fn gd_counts(port: u16, counts: *mut Counts) -> c_int;
     fn gd_clock(port: u16, ticks: *mut u64) -> c_int;

@@ -93,6 +93,8 @@ pub struct Dpdk<M: Planes> {
     counters: RxCounters,
     /// Packets in more pieces than were asked for.
     scattered: u64,
+    /// Packets that a driver put into memory of its own.
+    outside: u64,
     /// Lost by ports that have gone, all in all and by leg.
     lost: u64,
     lost_by_leg: [u64; MAX_LEGS],
@@ -167,6 +169,15 @@ impl<M: Planes> Dpdk<M> {
         let wanted = wanted.clamp(*BUFFERS.start(), *BUFFERS.end()) as u32;
         let queues = ports.len() as u32 * u32::from(options.queues);
         let count = wanted + queues * u32::from(options.descriptors);
+        // Places in a pool are numbers of 32 bits, and the pool of bodies is no larger.
+        let octets = abi::octets_for(count, room);
+        if u32::try_from(octets).is_err() {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("{count} buffers of {room} octets are {} MiB, and a receiver has 4095 at most", octets >> 20),
+            )
+            .cure("ask for fewer: queues=, descriptors=, hold=, room="));
+        }
         let built = memory(&options, count, room, &mut notes)?;
         let mib = |octets: usize| octets.div_ceil(1 << 20);
         let mut note = format!("{count} buffers of {room} octets, {} MiB of {}", mib(built.ring.size()), built.place);
@@ -215,6 +226,7 @@ impl<M: Planes> Dpdk<M> {
             caps,
             counters: RxCounters::default(),
             scattered: 0,
+            outside: 0,
             lost: 0,
             lost_by_leg: [0; MAX_LEGS],
             broken: None,
@@ -239,7 +251,7 @@ impl<M: Planes> Dpdk<M> {
     /// One round over all queues. `true` when something came.
     fn receive(&mut self, slots: &mut Vec<Slot>) -> bool {
         let Some(now) = self.clock() else { return false };
-        let (mut came, mut strange) = (0, 0);
+        let (mut came, mut outside) = (0, 0);
         let count = self.ports.len();
         for n in 0..count {
             let number = self.turn.wrapping_add(n) % count;
@@ -255,7 +267,9 @@ impl<M: Planes> Dpdk<M> {
                 self.stamps.clear();
                 for packet in packets.iter().take(got) {
                     let Some(at) = self.pool.place(packet.data()) else {
-                        strange += 1;
+                        outside += 1;
+                        // SAFETY: it came just now, and nobody else has it.
+                        unsafe { packet.free() };
                         continue;
                     };
                     let start = at as usize;
@@ -322,7 +336,7 @@ impl<M: Planes> Dpdk<M> {
             }
         }
         self.turn = self.turn.wrapping_add(1);
-        self.scattered += strange;
+        self.outside += outside;
         if came > 0 {
             self.counters.calls += 1;
             self.caps.stamps = self.source();
@@ -348,11 +362,16 @@ impl<M: Planes> Dpdk<M> {
                     if got == 0 {
                         break;
                     }
-                    unwanted.extend(packets.iter().take(got).filter_map(|packet| pool.place(packet.data())));
-                    for (at, packet) in unwanted.iter().zip(packets.iter()) {
-                        let start = *at as usize;
+                    for packet in packets.iter().take(got) {
+                        let Some(at) = pool.place(packet.data()) else {
+                            // SAFETY: it came just now, and nobody else has it.
+                            unsafe { packet.free() };
+                            continue;
+                        };
+                        let start = at as usize;
                         let frame = ring.head_plane().as_slice().get(start..start + packet.here as usize);
                         port.other(frame.unwrap_or_default());
+                        unwanted.push(at);
                     }
                     pool.give_back(unwanted);
                     unwanted.clear();
@@ -546,6 +565,13 @@ impl<M: Planes> Receiver for Dpdk<M> {
             if let Some((stamps, _)) = port.stamps {
                 stamps.tell(name, "the poll", remarks);
             }
+        }
+        if self.outside > 0 {
+            remarks.push(format!(
+                "warning: the driver put {} packets into memory of its own, not into the ring: they were thrown away (with mlx5 \
+                 leave mprq_en=1 out of port=)",
+                self.outside
+            ));
         }
         if self.scattered > 0 {
             remarks.push(format!(

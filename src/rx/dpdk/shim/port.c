@@ -202,11 +202,12 @@ uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, ui
 	uint16_t count = rte_eth_rx_burst(port, queue, buffers, (uint16_t)RTE_MIN(most, (uint32_t)RTE_DIM(buffers)));
 
 	for (uint16_t n = 0; n < count; n++) {
-		const struct rte_mbuf *first = buffers[n];
+		struct rte_mbuf *first = buffers[n];
 		struct gd_packet *packet = &packets[n];
 
 		packet->data = rte_pktmbuf_mtod(first, const uint8_t *);
 		packet->body = first->next != NULL ? rte_pktmbuf_mtod(first->next, const uint8_t *) : NULL;
+		packet->buffer = first;
 		packet->here = first->data_len;
 		packet->octets = first->pkt_len;
 		packet->pieces = first->nb_segs;
@@ -215,6 +216,12 @@ uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, ui
 			packet->stamp = *RTE_MBUF_DYNFIELD(first, stamp_at, const rte_mbuf_timestamp_t *);
 	}
 	return count;
+}
+
+/* Of a packet that lies in no pool of ours, whose place says nothing. */
+void gd_free(void *buffer)
+{
+	rte_pktmbuf_free(buffer);
 }
 
 int gd_send(uint16_t port, const uint8_t *frame, uint32_t octets)
