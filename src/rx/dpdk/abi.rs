@@ -426,6 +426,8 @@ pub struct Port {
     shares: bool,
     /// Pools whose memory it was let reach, itself or for all that share.
     reached: Vec<(usize, usize)>,
+    /// Frames of ours that it did not take.
+    unsent: u64,
 }
 
 /// Whether a device is bound to `vfio-pci`: then DPDK maps memory for the one container that all of them are in, and the kernel takes
@@ -467,7 +469,7 @@ impl Port {
             mac: info.mac,
         };
         let shares = name.to_str().is_ok_and(|name| is_on_vfio(Path::new("/sys/bus/pci/devices"), name));
-        Ok((Port { number, shares, reached: Vec::new() }, info))
+        Ok((Port { number, shares, reached: Vec::new(), unsent: 0 }, info))
     }
 
     /// Begins to receive. The pools outlive the port: whoever calls drops it first.
@@ -531,10 +533,16 @@ impl Port {
         unsafe { gd_receive(self.number, queue, packets.as_mut_ptr(), packets.len() as u32) as usize }
     }
 
-    /// Sends a frame. One that finds no room is lost, as on any network: what we say is said again.
+    /// Sends a frame. One that finds no room is lost, as on any network, and counted: what we say is said again.
     pub fn send(&mut self, frame: &[u8]) {
         // SAFETY: readable for this length; the port runs.
-        unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
+        let rc = unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
+        self.unsent += u64::from(rc != 0);
+    }
+
+    /// Frames of ours that were lost so.
+    pub const fn unsent(&self) -> u64 {
+        self.unsent
     }
 
     /// None: it does not say, as one that was pulled out.

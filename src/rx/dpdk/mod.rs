@@ -562,6 +562,12 @@ impl<M: Planes> Receiver for Dpdk<M> {
                     remarks.push(format!("warning: another host has {} too", host.address()));
                 }
             }
+            if port.unsent() > 0 {
+                remarks.push(format!(
+                    "warning: {name}: {} frames of ours (ARP, IGMP) were not sent: the driver took none",
+                    port.unsent()
+                ));
+            }
             if let Some((stamps, _)) = port.stamps {
                 stamps.tell(name, "the poll", remarks);
             }

@@ -206,6 +206,10 @@ impl Port {
     pub fn receive(&mut self, queue: u16, packets: &mut [abi::Packet]) -> usize {
         self.raw.receive(queue, packets)
     }
+    /// Frames of ours (ARP, IGMP) that it did not take.
+    pub const fn unsent(&self) -> u64 {
+        self.raw.unsent()
+    }
     /// A frame that is of no leg.
     pub fn other(&mut self, frame: &[u8]) {
         let Port { raw, host, began, .. } = self;
