@@ -11,10 +11,11 @@ use crate::rx::host::Host;
 use crate::rx::socket::{Stamping, interfaces, tai_offset};
 use crate::rx::xdp::program::Wanted;
 use crate::sdp::Leg;
+use crate::wire::igmp;
 use crate::wire::net::mac_of;
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -257,7 +258,7 @@ impl Port {
             if let Some(host) = host {
                 let mut send = |frame: &[u8]| raw.send(frame);
                 host.join(number, group, &what.sources, began.elapsed(), &mut send);
-                let addresses: Vec<[u8; 6]> = host.groups().map(|group| mac_of(group.into())).collect();
+                let addresses = addresses(host.groups());
                 match raw.groups(&addresses) {
                     Ok(0) => {}
                     Ok(1) => notes.push(format!("port {}: all groups come, others are sorted out here", self.name.0)),
@@ -338,6 +339,13 @@ impl Port {
         let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
         self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
     }
+}
+
+/// What a card is to let in, once each: the groups, and all hosts (224.0.0.1), to whom queriers speak. It may keep everything
+/// else away.
+fn addresses(groups: impl Iterator<Item = Ipv4Addr>) -> Vec<[u8; 6]> {
+    let all = groups.chain([igmp::HOSTS]).map(|group| mac_of(group.into()));
+    all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The ports of a receiver, which write to the same pools.
@@ -467,6 +475,16 @@ fn not_started(name: &str, info: &Info, refused: Refused) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queries_come_through_a_card_that_filters_groups() {
+        let all = [0x01, 0x00, 0x5e, 0, 0, 1];
+        let of = |groups: &[[u8; 4]]| addresses(groups.iter().map(|group| Ipv4Addr::from(*group)));
+        assert_eq!(of(&[]), [all]);
+        assert_eq!(of(&[[239, 129, 2, 3]]), [all, [0x01, 0x00, 0x5e, 1, 2, 3]]);
+        // The upper five bits of a group are not in its address (RFC 1112 section 6.4): three of the same.
+        assert_eq!(of(&[[239, 0, 0, 1], [239, 128, 0, 1]]), [all]);
+    }
 
     #[test]
     fn ports_are_named_by_address_or_device_and_taken_once() {
