@@ -19,6 +19,9 @@
 #define OWN 63
 #define OWN_ROOM 512
 
+/* Packets in two pieces: mlx5 refuses to cut where it is not told that packets may have several. */
+#define SPLIT (RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER)
+
 /* What is known of a port beside what DPDK knows. */
 static struct {
 	struct rte_mempool *own;
@@ -57,7 +60,7 @@ static int describe(uint16_t port, struct gd_info *out)
 		out->max_mtu = RTE_MIN(out->max_mtu, info.max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN);
 	out->spreads = (info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)) != 0;
 	out->stamps = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
-	out->splits = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 && info.rx_seg_capa.max_nseg >= 2 &&
+	out->splits = (info.rx_offload_capa & SPLIT) == SPLIT && info.rx_seg_capa.max_nseg >= 2 &&
 		      info.rx_seg_capa.multi_pools;
 	if (rte_eth_macaddr_get(port, &mac) == 0)
 		memcpy(out->mac, mac.addr_bytes, sizeof(out->mac));
@@ -145,7 +148,7 @@ int gd_port_start(uint16_t port, const struct gd_setup *setup)
 			info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
 	if (setup->split > 0)
-		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+		conf.rxmode.offloads |= SPLIT;
 	if (setup->stamps) {
 		if (stamp_at < 0 && rte_mbuf_dyn_rx_timestamp_register(&stamp_at, &stamp_flag) != 0)
 			return -rte_errno;
