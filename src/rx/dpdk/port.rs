@@ -4,7 +4,7 @@
 use super::abi::{self, Counts, Info, Pool, Refused, Setup};
 use super::leg::{self, JoinedLeg};
 use super::options::Options;
-use super::ticks::Ticks;
+use super::ticks::{self, Ticks};
 use crate::error::{Error, Kind, Result};
 use crate::rx::card::Stamps;
 use crate::rx::host::Host;
@@ -166,11 +166,26 @@ impl Port {
         if self.info.driver == "net_af_packet" {
             notes.push("packets that come merged (GRO), or unsegmented (GSO of virtual interfaces), are too large and rejected".into());
         }
-        if stamps {
-            let ticks = self.measure();
+        let ticks = stamps.then(|| self.measure()).flatten();
+        if let Some(ticks) = ticks {
             let tell = ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
             notes.push(format!("port {}: time stamps of the card, {tell}", self.name.0));
             self.stamps = Some((Stamps::new(tai_offset(options.utc_offset_s), true), ticks));
+        } else if stamps {
+            if options.stamps == Stamping::Hardware {
+                return Err(Error::new(
+                    Kind::Unavailable,
+                    format!(
+                        "the clock of port {} cannot be measured: this machine stands still too often",
+                        self.name.0
+                    ),
+                )
+                .cure("start again when it has less to do, or leave stamps=hardware out"));
+            }
+            notes.push(format!(
+                "warning: port {}: time stamps by software: the card's clock could not be measured, this machine stands still too often",
+                self.name.0
+            ));
         } else if options.stamps != Stamping::Software {
             notes.push(format!("port {}: time stamps by software: its driver has none of the card", self.name.0));
         }
@@ -178,12 +193,16 @@ impl Port {
         Ok(())
     }
 
-    /// What the card counts its stamps in.
-    fn measure(&self) -> Ticks {
-        let read = || Some((self.raw.clock()?, Instant::now()));
-        let Some((first, begun)) = read() else { return Ticks::NANOSECONDS };
+    /// What the card counts its stamps in: nanoseconds where it has no clock to read. None: it has, and that was not possible in
+    /// time.
+    fn measure(&self) -> Option<Ticks> {
+        if self.raw.clock().is_none() {
+            return Some(Ticks::NANOSECONDS);
+        }
+        let read = || ticks::read(|| self.raw.clock(), || self.began.elapsed());
+        let first = read()?;
         std::thread::sleep(LOOK);
-        read().map_or(Ticks::NANOSECONDS, |(last, ended)| Ticks::measured(first, last, ended - begun))
+        Some(Ticks::measured(first, read()?))
     }
 
     pub fn name(&self) -> &str {
