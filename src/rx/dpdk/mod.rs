@@ -57,6 +57,8 @@ const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=131_072;
 const HEADERS: u32 = 18 + 40 + 8;
 /// Octets that a frame has at least: `net_af_packet` takes no less.
 const LEAST_ROOM: u32 = 2048;
+/// Cards round a buffer's room down, so that frames come in two pieces: to 128 octets (i40e, ice), to 1024 (ixgbe).
+const ROOM_UNIT: u32 = 1024;
 /// Headers before a UDP payload as a card is to cut it: Ethernet, IPv4, UDP; a tag comes on top.
 #[cfg(feature = "cuda")]
 const CUT_BEFORE: u16 = 14 + 20 + 8;
@@ -91,6 +93,8 @@ pub struct Dpdk<M: Planes> {
     buffers: usize,
     caps: Caps,
     counters: RxCounters,
+    /// Octets of a frame that have room.
+    room: u32,
     /// Packets in more pieces than were asked for.
     scattered: u64,
     /// Packets that a driver put into memory of its own.
@@ -154,7 +158,7 @@ impl<M: Planes> Dpdk<M> {
             .cure("packets go into pinned memory, from where the GPU reads them"));
         }
         let needed = u32::from(options.max_octets) + HEADERS;
-        let room = options.room.map_or_else(|| needed.next_multiple_of(64).max(LEAST_ROOM), u32::from);
+        let room = options.room.map_or_else(|| needed.max(LEAST_ROOM), u32::from);
         if room < needed {
             return Err(Error::new(
                 Kind::Usage,
@@ -162,6 +166,7 @@ impl<M: Planes> Dpdk<M> {
             )
             .cure(format!("at least room={needed}")));
         }
+        let room = room.next_multiple_of(ROOM_UNIT);
         let wanted = match u128::from(options.packets) * options.hold.as_nanos() / 1_000_000_000 {
             _ if options.packets == 0 => 16_384,
             wanted => u64::try_from(wanted).unwrap_or(u64::MAX),
@@ -225,6 +230,7 @@ impl<M: Planes> Dpdk<M> {
             buffers: count as usize,
             caps,
             counters: RxCounters::default(),
+            room,
             scattered: 0,
             outside: 0,
             lost: 0,
@@ -582,8 +588,7 @@ impl<M: Planes> Receiver for Dpdk<M> {
         if self.scattered > 0 {
             remarks.push(format!(
                 "{} packets were larger than the room of {} octets for a packet: they are rejected (room=, or MAXUDP in the SDP)",
-                self.scattered,
-                self.options.room.map_or(LEAST_ROOM, u32::from)
+                self.scattered, self.room
             ));
         }
         Ok(())
