@@ -59,7 +59,8 @@ static int describe(uint16_t port, struct gd_info *out)
 	if (!out->pci && info.max_rx_pktlen > RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
 		out->max_mtu = RTE_MIN(out->max_mtu, info.max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN);
 	out->spreads = (info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)) != 0;
-	out->stamps = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
+	/* Virtual drivers give the kernel's (net_af_packet of later releases). */
+	out->stamps = out->pci && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
 	out->splits = (info.rx_offload_capa & SPLIT) == SPLIT && info.rx_seg_capa.max_nseg >= 2 &&
 		      info.rx_seg_capa.multi_pools;
 	if (rte_eth_macaddr_get(port, &mac) == 0)
