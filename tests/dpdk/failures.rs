@@ -147,6 +147,18 @@ fn ports_that_are_not_there_or_lack_something() {
 }
 
 #[test]
+fn a_port_that_dpdk_has_taken_by_itself() {
+    alone("a_port_that_dpdk_has_taken_by_itself", || {
+        let words = "port=net_null20;descriptors=64;eal=--no-huge -m 64 --vdev=net_null20";
+        let drivers = std::env::var("GDMEDIA_DPDK_DRIVERS").map(|path| format!(" -d {path}")).unwrap_or_default();
+        let error =
+            refusal(&format!("{words}{drivers}"), Kind::Unavailable, &["port net_null20", "leave -a", "--vdev"]);
+        assert!(error.to_string().contains("out there"), "{error}");
+        goes_on();
+    });
+}
+
+#[test]
 fn a_port_that_is_taken() {
     let one = Dpdk::<Host>::open(options("port=net_null8"), &()).unwrap();
     let again = || Dpdk::<Host>::open(options("port=net_null8"), &()).map(drop);

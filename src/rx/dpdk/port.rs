@@ -458,6 +458,10 @@ fn pci(text: &str) -> Option<String> {
 
 fn not_attached(name: &str, refused: Refused) -> Error {
     let cure = match pci(name) {
+        _ if refused.errno == libc::EEXIST => {
+            "DPDK has it already, by eal=: leave -a, --allow and --vdev out there, for port= names what is attached"
+                .into()
+        }
         Some(address) if std::path::Path::new("/sys/bus/pci/devices").join(&address).exists() => format!(
             "the kernel has it, or no driver of DPDK is for it: dpdk-devbind.py --bind=vfio-pci {address} (cards of NVIDIA \
              keep their driver, and need DPDK's mlx5)"
