@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Ticks {
     /// In a second; none: they are nanoseconds.
     per_second: Option<u64>,
+    /// Nanoseconds of one: whole ones, and parts of 2^64 of one, rounded up.
+    whole: u64,
+    part: u64,
 }
 
 const SECOND: u128 = 1_000_000_000;
@@ -31,7 +34,13 @@ pub fn read(mut card: impl FnMut() -> Option<u64>, mut now: impl FnMut() -> Dura
 
 impl Ticks {
     /// Nanoseconds.
-    pub const NANOSECONDS: Ticks = Ticks { per_second: None };
+    pub const NANOSECONDS: Ticks = Ticks { per_second: None, whole: 1, part: 0 };
+
+    fn of(per_second: u64) -> Self {
+        let divisor = u128::from(per_second.max(1));
+        let (whole, part) = (SECOND / divisor, ((SECOND % divisor) << 64).div_ceil(divisor));
+        Ticks { per_second: Some(per_second), whole: whole as u64, part: u64::try_from(part).unwrap_or(u64::MAX) }
+    }
 
     /// From two readings.
     pub fn measured(first: (u64, Duration), last: (u64, Duration)) -> Self {
@@ -41,15 +50,14 @@ impl Ticks {
         if ticks == 0 || per_second.abs_diff(SECOND) < SECOND / 500 {
             return Self::NANOSECONDS;
         }
-        Ticks { per_second: u64::try_from(per_second).ok() }
+        u64::try_from(per_second).map_or(Self::NANOSECONDS, Self::of)
     }
-    /// A stamp in nanoseconds of the card's clock; 0 stays 0, for no stamp.
+    /// A stamp in nanoseconds of the card's clock, not less than by division and a nanosecond more at most; 0 stays 0, for no stamp.
+    /// Each packet has one: no division here.
     #[inline]
     pub fn nanoseconds(self, stamp: u64) -> u64 {
-        match self.per_second {
-            None => stamp,
-            Some(per_second) => (u128::from(stamp) * SECOND / u128::from(per_second.max(1))) as u64,
-        }
+        let part = (u128::from(stamp) * u128::from(self.part)) >> 64;
+        stamp.wrapping_mul(self.whole).wrapping_add(part as u64)
     }
     /// In a second, where they are no nanoseconds.
     pub const fn per_second(self) -> Option<u64> {
@@ -72,6 +80,23 @@ mod tests {
         assert_eq!((ticks.nanoseconds(0), of(7, 7)), (0, Ticks::NANOSECONDS), "a clock that stands still");
         // It wraps between the readings.
         assert_eq!(of(u64::MAX - 1_000_000, 14_624_999).per_second(), Some(156_250_000));
+    }
+
+    proptest::proptest! {
+        /// Any stamp, of clocks of 1 Hz to 1 THz.
+        #[test]
+        fn a_product_is_the_division(per_second in 1u64..1_000_000_000_000, stamp: u64, bits in 0u32..64) {
+            let stamp = stamp >> bits;
+            let divided = (u128::from(stamp) * SECOND / u128::from(per_second)) as u64;
+            let more = Ticks::of(per_second).nanoseconds(stamp).wrapping_sub(divided);
+            proptest::prop_assert!(more <= 1, "{stamp} ticks of {per_second} Hz: {more} more");
+        }
+
+        /// Whole nanoseconds are exact.
+        #[test]
+        fn whole_seconds_are_exact(per_second in 1u64..1_000_000_000_000, seconds in 0u64..1_000_000) {
+            proptest::prop_assert_eq!(Ticks::of(per_second).nanoseconds(seconds * per_second), seconds * 1_000_000_000);
+        }
     }
 
     /// A card of 156.25 MHz, read in so many microseconds by turns, each try.
