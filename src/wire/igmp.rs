@@ -26,6 +26,8 @@ pub struct Query {
     pub within: Duration,
 }
 
+/// Queries to all go to this address (RFC 3376 section 4.1.12).
+pub const HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// Version 3 reports go to this address (RFC 3376 section 4.2.14).
 pub const REPORTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 /// Version 2 hosts say there that they leave (RFC 2236 section 3).

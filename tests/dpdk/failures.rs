@@ -139,7 +139,23 @@ fn ports_that_are_not_there_or_lack_something() {
     assert!(error.to_string().contains("port net_null6 gives no time stamps"), "{error}");
     let error = Dpdk::<Host>::open(options("port=net_null7;room=512"), &()).map(drop).unwrap_err();
     assert!(error.to_string().contains("room=512 is too small"), "{error}");
+    let mut large = options("port=net_null7");
+    large.change("queues=64;descriptors=32768").unwrap();
+    let error = Dpdk::<Host>::open(large, &()).map(drop).unwrap_err();
+    assert!(error.kind() == Kind::Usage && error.to_string().contains("a receiver has 4095 at most"), "{error}");
     goes_on();
+}
+
+#[test]
+fn a_port_that_dpdk_has_taken_by_itself() {
+    alone("a_port_that_dpdk_has_taken_by_itself", || {
+        let words = "port=net_null20;descriptors=64;eal=--no-huge -m 64 --vdev=net_null20";
+        let drivers = std::env::var("GDMEDIA_DPDK_DRIVERS").map(|path| format!(" -d {path}")).unwrap_or_default();
+        let error =
+            refusal(&format!("{words}{drivers}"), Kind::Unavailable, &["port net_null20", "leave -a", "--vdev"]);
+        assert!(error.to_string().contains("out there"), "{error}");
+        goes_on();
+    });
 }
 
 #[test]

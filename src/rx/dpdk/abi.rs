@@ -8,7 +8,9 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const NAME: usize = 64;
@@ -50,6 +52,7 @@ struct RawSetup {
 pub struct Packet {
     data: *const u8,
     body: *const u8,
+    buffer: *mut c_void,
     /// Octets of the frame in the first piece.
     pub here: u32,
     /// Octets of the whole frame.
@@ -61,12 +64,20 @@ pub struct Packet {
     unused: u32,
 }
 
-// SAFETY: addresses, which are compared with those of a region and never followed.
+// SAFETY: addresses, which are compared with those of a region and followed by nobody here; DPDK frees from any thread.
 unsafe impl Send for Packet {}
 
 impl Packet {
-    pub const EMPTY: Packet =
-        Packet { data: std::ptr::null(), body: std::ptr::null(), here: 0, octets: 0, stamp: 0, pieces: 0, unused: 0 };
+    pub const EMPTY: Packet = Packet {
+        data: std::ptr::null(),
+        body: std::ptr::null(),
+        buffer: std::ptr::null_mut(),
+        here: 0,
+        octets: 0,
+        stamp: 0,
+        pieces: 0,
+        unused: 0,
+    };
     /// Where it begins.
     pub fn data(&self) -> usize {
         self.data as usize
@@ -74,6 +85,14 @@ impl Packet {
     /// Where the second piece begins; 0 without.
     pub fn body(&self) -> usize {
         self.body as usize
+    }
+    /// Gives it back to where it came from, which is no pool of ours: those get theirs by [`Pool::give_back`].
+    ///
+    /// # Safety
+    /// It has come by [`Port::receive`], and is given back once.
+    pub unsafe fn free(&self) {
+        // SAFETY: as promised; without one nothing is done.
+        unsafe { gd_free(self.buffer) };
     }
 }
 
@@ -85,6 +104,22 @@ pub struct Counts {
     pub missed: u64,
     pub no_buffer: u64,
     pub errors: u64,
+}
+
+impl Counts {
+    /// What was added since.
+    pub const fn since(self, base: Counts) -> Counts {
+        Counts {
+            packets: self.packets.saturating_sub(base.packets),
+            missed: self.missed.saturating_sub(base.missed),
+            no_buffer: self.no_buffer.saturating_sub(base.no_buffer),
+            errors: self.errors.saturating_sub(base.errors),
+        }
+    }
+    /// Packets that did not come.
+    pub const fn lost(self) -> u64 {
+        self.missed.saturating_add(self.no_buffer).saturating_add(self.errors)
+    }
 }
 
 /// `struct gd_rule`.
@@ -119,9 +154,11 @@ unsafe extern "C" {
     fn gd_unreach(port: u16, start: *mut c_void, octets: u64);
     fn gd_port_open(spec: *const c_char, name: *const c_char, port: *mut u16, info: *mut RawInfo) -> c_int;
     fn gd_port_start(port: u16, setup: *const RawSetup) -> c_int;
+    fn gd_port_stop(port: u16);
     fn gd_port_close(port: u16);
     fn gd_port_gone(port: u16) -> c_int;
     fn gd_receive(port: u16, queue: u16, packets: *mut Packet, most: u32) -> u32;
+    fn gd_free(buffer: *mut c_void);
     fn gd_send(port: u16, frame: *const u8, octets: u32) -> c_int;
     fn gd_counts(port: u16, counts: *mut Counts) -> c_int;
     fn gd_clock(port: u16, ticks: *mut u64) -> c_int;
@@ -278,6 +315,8 @@ pub struct Pool {
     raw: NonNull<c_void>,
     start: usize,
     octets: usize,
+    /// A port on `vfio-pci` reaches it, and so do all others: they have one mapping together.
+    is_mapped: AtomicBool,
 }
 
 // SAFETY: pools of DPDK may be used by any thread at any time.
@@ -313,7 +352,12 @@ impl Pool {
 
     fn of(raw: *mut c_void, start: *mut u8, octets: usize) -> Result<Self, Refused> {
         let none = || Refused { errno: libc::ENOMEM, said: String::new() };
-        Ok(Pool { raw: NonNull::new(raw).ok_or_else(none)?, start: start as usize, octets })
+        Ok(Pool {
+            raw: NonNull::new(raw).ok_or_else(none)?,
+            start: start as usize,
+            octets,
+            is_mapped: AtomicBool::new(false),
+        })
     }
 
     /// Buffers that nobody has.
@@ -378,8 +422,19 @@ pub struct Setup<'a> {
 /// A port of DPDK, attached until it is dropped.
 pub struct Port {
     number: u16,
-    /// Pools whose memory it was let reach.
+    /// On `vfio-pci`, whose ports have their mappings together.
+    shares: bool,
+    /// Pools whose memory it was let reach, itself or for all that share.
     reached: Vec<(usize, usize)>,
+    /// Frames of ours that it did not take.
+    unsent: u64,
+}
+
+/// Whether a device is bound to `vfio-pci`: then DPDK maps memory for the one container that all of them are in, and the kernel takes
+/// a range once. Other drivers (mlx5) map for each device.
+fn is_on_vfio(devices: &Path, name: &str) -> bool {
+    let driver = std::fs::read_link(devices.join(name).join("driver"));
+    driver.is_ok_and(|driver| driver.file_name().is_some_and(|name| name == "vfio-pci"))
 }
 
 impl Port {
@@ -413,7 +468,8 @@ impl Port {
             splits: info.splits != 0,
             mac: info.mac,
         };
-        Ok((Port { number, reached: Vec::new() }, info))
+        let shares = name.to_str().is_ok_and(|name| is_on_vfio(Path::new("/sys/bus/pci/devices"), name));
+        Ok((Port { number, shares, reached: Vec::new(), unsent: 0 }, info))
     }
 
     /// Begins to receive. The pools outlive the port: whoever calls drops it first.
@@ -423,12 +479,15 @@ impl Port {
     pub unsafe fn start(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
         let change = Change::begin();
         for pool in [Some(setup.pool), setup.split.map(|(_, bodies)| bodies)].into_iter().flatten() {
-            if self.reached.iter().any(|reached| reached.0 == pool.start) {
+            if self.reached.iter().any(|reached| reached.0 == pool.start)
+                || self.shares && pool.is_mapped.load(Ordering::Relaxed)
+            {
                 continue;
             }
             // SAFETY: memory of a pool, which outlives the port.
             change.result(unsafe { gd_reach(self.number, pool.start as *mut c_void, pool.octets as u64) })?;
             self.reached.push((pool.start, pool.octets));
+            pool.is_mapped.fetch_or(self.shares, Ordering::Relaxed);
         }
         let raw = RawSetup {
             queues: setup.queues,
@@ -444,6 +503,23 @@ impl Port {
         change.result(unsafe { gd_port_start(self.number, &raw) })
     }
 
+    /// Ends receiving, so that the device writes nothing any more. Nobody polls it from then on.
+    pub fn stop(&mut self) {
+        let _change = Change::begin();
+        // SAFETY: the port is attached, and `&mut` lets nobody else poll it.
+        unsafe { gd_port_stop(self.number) };
+    }
+
+    /// Takes away what it was let reach, which other ports may reach by the same mapping: all of them have stopped, and none is
+    /// closed, for a mapping goes with a device only that is attached still.
+    pub fn unreach(&mut self) {
+        let _change = Change::begin();
+        for (start, octets) in self.reached.drain(..) {
+            // SAFETY: mapped by `start`, as long as this port is attached.
+            unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
+        }
+    }
+
     /// It has been pulled out.
     pub fn gone(&self) -> bool {
         // SAFETY: the port is attached.
@@ -457,17 +533,23 @@ impl Port {
         unsafe { gd_receive(self.number, queue, packets.as_mut_ptr(), packets.len() as u32) as usize }
     }
 
-    /// Sends a frame. One that finds no room is lost, as on any network: what we say is said again.
+    /// Sends a frame. One that finds no room is lost, as on any network, and counted: what we say is said again.
     pub fn send(&mut self, frame: &[u8]) {
         // SAFETY: readable for this length; the port runs.
-        unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
+        let rc = unsafe { gd_send(self.number, frame.as_ptr(), frame.len() as u32) };
+        self.unsent += u64::from(rc != 0);
     }
 
-    pub fn counts(&self) -> Counts {
+    /// Frames of ours that were lost so.
+    pub const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// None: it does not say, as one that was pulled out.
+    pub fn counts(&self) -> Option<Counts> {
         let mut counts = Counts::default();
         // SAFETY: writable; the port is attached.
-        unsafe { gd_counts(self.number, &mut counts) };
-        counts
+        (unsafe { gd_counts(self.number, &mut counts) } == 0).then_some(counts)
     }
 
     /// The card's clock, in ticks of its own.
@@ -509,11 +591,9 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        self.stop();
+        self.unreach();
         let _change = Change::begin();
-        for (start, octets) in self.reached.drain(..) {
-            // SAFETY: mapped by `start`.
-            unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
-        }
         // SAFETY: attached by `open`, and polled by nobody any more.
         unsafe { gd_port_close(self.number) };
     }
@@ -556,5 +636,26 @@ mod tests {
             "xsk_configure(): no"
         );
         assert_eq!(said("Failed to attach device on primary process"), "No such device (os error 19)");
+    }
+
+    #[test]
+    fn losses_count_from_their_base() {
+        let of = |packets, missed, no_buffer, errors| Counts { packets, missed, no_buffer, errors };
+        assert_eq!(of(100, 12, 7, 3).since(of(40, 10, 4, 2)), of(60, 2, 3, 1));
+        assert_eq!(of(60, 2, 3, 1).lost(), 6);
+        // A driver that begins anew.
+        assert_eq!(of(1, 0, 0, 0).since(of(40, 10, 4, 2)).lost(), 0);
+    }
+
+    #[test]
+    fn devices_on_vfio_share_their_mappings() {
+        let devices = tempfile::tempdir().unwrap();
+        for (name, driver) in [("0000:3b:00.0", "vfio-pci"), ("0000:3b:00.1", "mlx5_core")] {
+            std::fs::create_dir(devices.path().join(name)).unwrap();
+            let to = format!("../../../bus/pci/drivers/{driver}");
+            std::os::unix::fs::symlink(to, devices.path().join(name).join("driver")).unwrap();
+        }
+        let of = |name| is_on_vfio(devices.path(), name);
+        assert_eq!([of("0000:3b:00.0"), of("0000:3b:00.1"), of("net_pcap0")], [true, false, false]);
     }
 }

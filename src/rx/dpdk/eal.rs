@@ -38,9 +38,9 @@ pub fn start(words: &[String]) -> Result<()> {
         State::New => {}
     }
     refuse(words)?;
-    if let Some(path) = value(words, "-d") {
-        drivers(Path::new(path), Path::new(abi::drivers()), abi::has_raised_rights())?;
-    }
+    let raised = abi::has_raised_rights();
+    drivers(&values(words, "-d"), Path::new(abi::drivers()), raised)?;
+    environment(raised, |name| std::env::var_os(name).is_some())?;
     let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
         .chain(by_itself(words))
         .chain(words.iter().cloned())
@@ -85,14 +85,19 @@ fn failed(refused: Refused) -> Error {
     Error::new(kind, "DPDK does not start").because(refused).cure(cure)
 }
 
-/// The value of an option in one of its forms: `-m 5`, `-m5`, `--name=5`, `--name 5`.
-fn value<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+/// The values of an option in each of its forms: `-m 5`, `-m5`, `--name=5`, `--name 5`.
+fn values<'a>(words: &'a [String], name: &str) -> Vec<&'a str> {
     let long = name.starts_with("--");
-    words.iter().enumerate().find_map(|(n, word)| match word.strip_prefix(name)? {
+    let of = |(n, word): (usize, &'a String)| match word.strip_prefix(name)? {
         "" => Some(words.get(n + 1).map_or("", String::as_str)),
         rest if long => rest.strip_prefix('='),
         rest => Some(rest),
-    })
+    };
+    words.iter().enumerate().filter_map(of).collect()
+}
+
+fn value<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    values(words, name).first().copied()
 }
 
 fn has(words: &[String], names: &[&str]) -> bool {
@@ -101,7 +106,13 @@ fn has(words: &[String], names: &[&str]) -> bool {
 
 /// What DPDK would end the process for, or take the machine's memory for.
 fn refuse(words: &[String]) -> Result<()> {
-    if let Some(word) = words.iter().find(|word| matches!(word.as_str(), "-h" | "--help" | "-v" | "--")) {
+    // `-h` and `-v` take no value: what follows them in a word (`-vd/some/file`) is further options, as getopt reads it. Long names
+    // may be shortened.
+    let is_refused = |word: &&String| {
+        let long = word.as_str() == "--" || word.len() > 3 && "--help".starts_with(word.as_str());
+        long || word.starts_with("-h") || word.starts_with("-v")
+    };
+    if let Some(word) = words.iter().find(is_refused) {
         return Err(Error::new(Kind::Usage, format!("`{word}` is no option for a receiver: eal={}", words.join(" ")))
             .cure("dpdk-testpmd --help shows DPDK's own options"));
     }
@@ -121,10 +132,10 @@ fn refuse(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Drivers from elsewhere (`-d`), a file or a folder of them. One that is loaded twice ends the process: DPDK panics before it
+/// Drivers from elsewhere (each `-d`), files or folders of them. One that is loaded twice ends the process: DPDK panics before it
 /// starts.
-fn drivers(from: &Path, own: &Path, raised: bool) -> Result<()> {
-    if raised {
+fn drivers(from: &[&str], own: &Path, raised: bool) -> Result<()> {
+    if raised && !from.is_empty() {
         // Whoever may start this program may not choose what runs with its rights.
         return Err(Error::new(
             Kind::Permission,
@@ -138,14 +149,39 @@ fn drivers(from: &Path, own: &Path, raised: bool) -> Result<()> {
     };
     // Without `.so` and the version.
     let name = |file: &Path| file.file_name().and_then(|name| Some(name.to_str()?.split(".so").next()?.to_owned()));
-    let own_names: Vec<_> = inside(own).iter().filter_map(|file| name(file)).collect();
-    let files = if from.is_dir() { inside(from) } else { vec![from.to_owned()] };
-    match files.iter().find(|file| name(file).is_some_and(|name| own_names.contains(&name))) {
-        Some(file) => Err(Error::new(
-            Kind::Usage,
-            format!("eal=-d names {}, which DPDK loads from {} by itself", file.display(), own.display()),
+    let mut known: Vec<(String, String)> = Vec::new();
+    let by_itself = format!("from {} by itself", own.display());
+    known.extend(inside(own).iter().filter_map(|file| Some((name(file)?, by_itself.clone()))));
+    for path in from.iter().map(Path::new) {
+        let files = if path.is_dir() { inside(path) } else { vec![path.to_owned()] };
+        let mut new = Vec::new();
+        for file in files {
+            let Some(name) = name(&file) else { continue };
+            if let Some((_, whence)) = known.iter().find(|known| known.0 == name) {
+                return Err(Error::new(
+                    Kind::Usage,
+                    format!("eal=-d names {}, which DPDK loads {whence}", file.display()),
+                )
+                .cure("leave this -d out, or name what is not there"));
+            }
+            new.push((name, format!("for another -d, {}", path.display())));
+        }
+        known.append(&mut new);
+    }
+    Ok(())
+}
+
+/// Variables by which libraries beneath DPDK's drivers for cards of NVIDIA (libibverbs, and the drivers' own glue) load what the user
+/// names. They look at user numbers alone before they trust them, which do not show file capabilities.
+const LOADERS: [&str; 4] = ["RDMAV_DRIVERS", "IBV_DRIVERS", "MLX5_GLUE_PATH", "MLX4_GLUE_PATH"];
+
+fn environment(raised: bool, is_set: impl Fn(&str) -> bool) -> Result<()> {
+    match LOADERS.into_iter().find(|name| raised && is_set(name)) {
+        Some(name) => Err(Error::new(
+            Kind::Permission,
+            format!("the environment variable {name} names libraries to load, and this program has rights of its own"),
         )
-        .cure("leave -d out, or name what is not there")),
+        .cure(format!("unset {name}, or start without setcap and setuid"))),
         None => Ok(()),
     }
 }
@@ -214,7 +250,13 @@ mod tests {
     fn what_would_end_the_process_is_refused() {
         for (text, what) in [
             ("--help", "`--help`"),
+            ("--hel", "`--hel`"),
             ("--no-huge -h", "`-h`"),
+            ("-v", "`-v`"),
+            ("-vd/tmp/driver.so", "`-vd/tmp/driver.so`"),
+            ("-hd /tmp/driver.so", "`-hd`"),
+            ("-vvh", "`-vvh`"),
+            ("-m 64 --", "`--`"),
             ("--proc-type=secondary", "--proc-type"),
             ("--no-huge -m 2000000000", "2000000000 MiB"),
             ("--no-huge -m2000000000", "2000000000 MiB"),
@@ -222,7 +264,7 @@ mod tests {
             let error = refuse(&words(text)).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         }
-        refuse(&words("--no-huge -m 64 --proc-type=primary")).unwrap();
+        refuse(&words("--no-huge -m 64 --proc-type=primary --vdev=net_null0 --huge-dir=/x")).unwrap();
         refuse(&words("-m 2000000000")).unwrap();
     }
 
@@ -232,14 +274,35 @@ mod tests {
         let touch = |folder: &tempfile::TempDir, name: &str| std::fs::write(folder.path().join(name), "").unwrap();
         touch(&own, "librte_net_pcap.so.23");
         touch(&other, "librte_net_other.so.23");
-        drivers(other.path(), own.path(), false).unwrap();
-        let error = drivers(other.path(), own.path(), true).unwrap_err();
-        assert_eq!(error.kind(), Kind::Permission);
+        let from = |all: &str, raised: bool| drivers(&values(&words(all), "-d"), own.path(), raised);
+        let (folder, file) = (other.path().display().to_string(), other.path().join("librte_net_other.so.23"));
+        from(&format!("-d {folder}"), false).unwrap();
+        from("--no-huge -m 5", true).unwrap();
+        for all in [format!("-d {folder}"), format!("--no-huge -d{folder}")] {
+            assert_eq!(from(&all, true).unwrap_err().kind(), Kind::Permission, "{all}");
+        }
+        // Each of several, and against one another.
+        let error = from(&format!("-d {folder} -d{}", file.display()), false).unwrap_err().to_string();
+        assert!(error.contains("librte_net_other.so.23, which DPDK loads for another -d"), "{error}");
         touch(&other, "librte_net_pcap.so");
         for path in [other.path().to_owned(), own.path().to_owned(), own.path().join("librte_net_pcap.so.23")] {
-            let error = drivers(&path, own.path(), false).unwrap_err().to_string();
+            for all in [format!("-d {}", path.display()), format!("-d {} -d{}", file.display(), path.display())] {
+                let error = from(&all, false).unwrap_err().to_string();
+                assert!(error.contains(", which DPDK loads "), "{error}");
+            }
+            let error = from(&format!("-d/nowhere/x.so -d {}", path.display()), false).unwrap_err().to_string();
             assert!(error.contains("librte_net_pcap.so") && error.contains(", which DPDK loads from"), "{error}");
         }
-        drivers(&other.path().join("librte_net_other.so.23"), Path::new(""), false).unwrap();
+        from(&format!("-d {}", file.display()), false).unwrap();
+    }
+
+    #[test]
+    fn variables_that_name_libraries_are_refused_with_rights_of_our_own() {
+        for name in ["RDMAV_DRIVERS", "IBV_DRIVERS", "MLX5_GLUE_PATH"] {
+            let error = environment(true, |asked| asked == name).unwrap_err();
+            assert!(error.kind() == Kind::Permission && error.to_string().contains(name), "{error}");
+            environment(false, |asked| asked == name).unwrap();
+        }
+        environment(true, |_| false).unwrap();
     }
 }

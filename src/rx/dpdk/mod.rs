@@ -45,7 +45,7 @@ use crate::time::Tai;
 use crate::timing::Source;
 use abi::{Packet, Pool};
 use leg::{JoinedLeg, Sorted, sort};
-use port::Port;
+use port::{Port, Ports};
 
 /// Packets in a lease at most.
 const BATCH: usize = abi::BURST;
@@ -57,6 +57,8 @@ const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=131_072;
 const HEADERS: u32 = 18 + 40 + 8;
 /// Octets that a frame has at least: `net_af_packet` takes no less.
 const LEAST_ROOM: u32 = 2048;
+/// Cards round a buffer's room down, so that frames come in two pieces: to 128 octets (i40e, ice), to 1024 (ixgbe).
+const ROOM_UNIT: u32 = 1024;
 /// Headers before a UDP payload as a card is to cut it: Ethernet, IPv4, UDP; a tag comes on top.
 #[cfg(feature = "cuda")]
 const CUT_BEFORE: u16 = 14 + 20 + 8;
@@ -71,7 +73,7 @@ pub fn version() -> &'static str {
 /// A flow as DPDK receives it, its body plane in the space `M`.
 pub struct Dpdk<M: Planes> {
     // Drivers write to the pools, and pools lie in the ring: fields are dropped in this order.
-    ports: Vec<Port>,
+    ports: Ports,
     bodies: Option<Pool>,
     pool: Pool,
     ring: SplitRing<M>,
@@ -91,10 +93,15 @@ pub struct Dpdk<M: Planes> {
     buffers: usize,
     caps: Caps,
     counters: RxCounters,
+    /// Octets of a frame that have room.
+    room: u32,
     /// Packets in more pieces than were asked for.
     scattered: u64,
-    /// Lost by ports that have gone.
+    /// Packets that a driver put into memory of its own.
+    outside: u64,
+    /// Lost by ports that have gone, all in all and by leg.
     lost: u64,
+    lost_by_leg: [u64; MAX_LEGS],
     /// The last port that has gone, once none is left.
     broken: Option<String>,
     events: Vec<Event>,
@@ -130,7 +137,7 @@ impl<M: Planes> Dpdk<M> {
         }
         eal::start(&options.eal)?;
         let mut notes = vec![abi::version().to_owned()];
-        let (mut ports, mut port_of) = (Vec::<Port>::new(), Vec::new());
+        let (mut ports, mut port_of) = (Ports::default(), Vec::new());
         for (number, spec) in options.ports.iter().enumerate() {
             let same = options.ports.iter().take(number).position(|other| other == spec);
             let known = same.and_then(|same| port_of.get(same).copied());
@@ -151,7 +158,7 @@ impl<M: Planes> Dpdk<M> {
             .cure("packets go into pinned memory, from where the GPU reads them"));
         }
         let needed = u32::from(options.max_octets) + HEADERS;
-        let room = options.room.map_or_else(|| needed.next_multiple_of(64).max(LEAST_ROOM), u32::from);
+        let room = options.room.map_or_else(|| needed.max(LEAST_ROOM), u32::from);
         if room < needed {
             return Err(Error::new(
                 Kind::Usage,
@@ -159,6 +166,7 @@ impl<M: Planes> Dpdk<M> {
             )
             .cure(format!("at least room={needed}")));
         }
+        let room = room.next_multiple_of(ROOM_UNIT);
         let wanted = match u128::from(options.packets) * options.hold.as_nanos() / 1_000_000_000 {
             _ if options.packets == 0 => 16_384,
             wanted => u64::try_from(wanted).unwrap_or(u64::MAX),
@@ -166,6 +174,15 @@ impl<M: Planes> Dpdk<M> {
         let wanted = wanted.clamp(*BUFFERS.start(), *BUFFERS.end()) as u32;
         let queues = ports.len() as u32 * u32::from(options.queues);
         let count = wanted + queues * u32::from(options.descriptors);
+        // Places in a pool are numbers of 32 bits, and the pool of bodies is no larger.
+        let octets = abi::octets_for(count, room);
+        if u32::try_from(octets).is_err() {
+            return Err(Error::new(
+                Kind::Usage,
+                format!("{count} buffers of {room} octets are {} MiB, and a receiver has 4095 at most", octets >> 20),
+            )
+            .cure("ask for fewer: queues=, descriptors=, hold=, room="));
+        }
         let built = memory(&options, count, room, &mut notes)?;
         let mib = |octets: usize| octets.div_ceil(1 << 20);
         let mut note = format!("{count} buffers of {room} octets, {} MiB of {}", mib(built.ring.size()), built.place);
@@ -213,8 +230,11 @@ impl<M: Planes> Dpdk<M> {
             buffers: count as usize,
             caps,
             counters: RxCounters::default(),
+            room,
             scattered: 0,
+            outside: 0,
             lost: 0,
+            lost_by_leg: [0; MAX_LEGS],
             broken: None,
             events: Vec::new(),
             looked: Tai(0),
@@ -237,7 +257,7 @@ impl<M: Planes> Dpdk<M> {
     /// One round over all queues. `true` when something came.
     fn receive(&mut self, slots: &mut Vec<Slot>) -> bool {
         let Some(now) = self.clock() else { return false };
-        let (mut came, mut strange) = (0, 0);
+        let (mut came, mut outside) = (0, 0);
         let count = self.ports.len();
         for n in 0..count {
             let number = self.turn.wrapping_add(n) % count;
@@ -253,7 +273,9 @@ impl<M: Planes> Dpdk<M> {
                 self.stamps.clear();
                 for packet in packets.iter().take(got) {
                     let Some(at) = self.pool.place(packet.data()) else {
-                        strange += 1;
+                        outside += 1;
+                        // SAFETY: it came just now, and nobody else has it.
+                        unsafe { packet.free() };
                         continue;
                     };
                     let start = at as usize;
@@ -320,7 +342,7 @@ impl<M: Planes> Dpdk<M> {
             }
         }
         self.turn = self.turn.wrapping_add(1);
-        self.scattered += strange;
+        self.outside += outside;
         if came > 0 {
             self.counters.calls += 1;
             self.caps.stamps = self.source();
@@ -346,11 +368,16 @@ impl<M: Planes> Dpdk<M> {
                     if got == 0 {
                         break;
                     }
-                    unwanted.extend(packets.iter().take(got).filter_map(|packet| pool.place(packet.data())));
-                    for (at, packet) in unwanted.iter().zip(packets.iter()) {
-                        let start = *at as usize;
+                    for packet in packets.iter().take(got) {
+                        let Some(at) = pool.place(packet.data()) else {
+                            // SAFETY: it came just now, and nobody else has it.
+                            unsafe { packet.free() };
+                            continue;
+                        };
+                        let start = at as usize;
                         let frame = ring.head_plane().as_slice().get(start..start + packet.here as usize);
                         port.other(frame.unwrap_or_default());
+                        unwanted.push(at);
                     }
                     pool.give_back(unwanted);
                     unwanted.clear();
@@ -377,9 +404,17 @@ impl<M: Planes> Dpdk<M> {
             // That ends this receiver. The next one may have the same ports, while buffers of these are read still.
             self.broken = self.ports.last().map(|port| port.name().to_owned());
             self.lost = self.counters.kernel_dropped;
+            self.lost_by_leg = std::array::from_fn(|leg| self.lost_of(leg));
             self.legs = [None, None];
-            self.ports.clear();
+            self.ports.close();
         }
+    }
+
+    /// What a leg's port has lost.
+    fn lost_of(&self, leg: usize) -> u64 {
+        let joined = self.legs.get(leg).and_then(Option::as_ref);
+        let port = joined.and_then(|leg| self.ports.get(leg.port));
+        port.map_or_else(|| self.lost_by_leg.get(leg).copied().unwrap_or(0), lost)
     }
 
     /// Gives a leg up.
@@ -440,7 +475,7 @@ fn no_pool(count: u32, refused: abi::Refused) -> Error {
 
 /// What a port has lost.
 fn lost(port: &Port) -> u64 {
-    port.counts.missed + port.counts.no_buffer + port.counts.errors
+    port.counted().lost()
 }
 
 impl<M: Planes> Receiver for Dpdk<M> {
@@ -493,6 +528,7 @@ impl<M: Planes> Receiver for Dpdk<M> {
         }
         if self.legs.iter().all(Option::is_none) {
             self.forget();
+            self.ports.iter_mut().for_each(Port::begin_counting);
         }
         // The old one first: it may be the same flow.
         self.leave(leg);
@@ -514,15 +550,14 @@ impl<M: Planes> Receiver for Dpdk<M> {
         self.counters
     }
     fn dropped(&self, leg: u8) -> u64 {
-        let leg = self.legs.get(usize::from(leg)).and_then(Option::as_ref);
-        leg.and_then(|leg| self.ports.get(leg.port)).map_or(0, lost)
+        self.lost_of(usize::from(leg))
     }
 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let now = self.clock().unwrap_or_default();
         self.look(now);
-        for port in &self.ports {
-            let (name, c) = (port.name(), port.counts);
+        for port in self.ports.iter() {
+            let (name, c) = (port.name(), port.counted());
             remarks.push(format!(
                 "{name}: {} packets; lost: {} because nobody took them in time, {} without a buffer, {} with errors",
                 c.packets, c.missed, c.no_buffer, c.errors
@@ -533,15 +568,27 @@ impl<M: Planes> Receiver for Dpdk<M> {
                     remarks.push(format!("warning: another host has {} too", host.address()));
                 }
             }
+            if port.unsent() > 0 {
+                remarks.push(format!(
+                    "warning: {name}: {} frames of ours (ARP, IGMP) were not sent: the driver took none",
+                    port.unsent()
+                ));
+            }
             if let Some((stamps, _)) = port.stamps {
                 stamps.tell(name, "the poll", remarks);
             }
         }
+        if self.outside > 0 {
+            remarks.push(format!(
+                "warning: the driver put {} packets into memory of its own, not into the ring: they were thrown away (with mlx5 \
+                 leave mprq_en=1 out of port=)",
+                self.outside
+            ));
+        }
         if self.scattered > 0 {
             remarks.push(format!(
                 "{} packets were larger than the room of {} octets for a packet: they are rejected (room=, or MAXUDP in the SDP)",
-                self.scattered,
-                self.options.room.map_or(LEAST_ROOM, u32::from)
+                self.scattered, self.room
             ));
         }
         Ok(())

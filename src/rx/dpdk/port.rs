@@ -4,17 +4,19 @@
 use super::abi::{self, Counts, Info, Pool, Refused, Setup};
 use super::leg::{self, JoinedLeg};
 use super::options::Options;
-use super::ticks::Ticks;
+use super::ticks::{self, Ticks};
 use crate::error::{Error, Kind, Result};
 use crate::rx::card::Stamps;
 use crate::rx::host::Host;
 use crate::rx::socket::{Stamping, interfaces, tai_offset};
 use crate::rx::xdp::program::Wanted;
 use crate::sdp::Leg;
+use crate::wire::igmp;
 use crate::wire::net::mac_of;
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -52,7 +54,10 @@ pub struct Port {
     vlan: u16,
     /// Of the card, where its stamps are taken.
     pub stamps: Option<(Stamps, Ticks)>,
-    pub counts: Counts,
+    /// As it said last.
+    counts: Counts,
+    /// The same when its first leg was joined: what was lost before that was not the flow's.
+    base: Option<Counts>,
     /// It is there no more.
     pub gone: bool,
 }
@@ -116,6 +121,7 @@ impl Port {
             vlan,
             stamps: None,
             counts: Counts::default(),
+            base: None,
             gone: false,
         })
     }
@@ -142,7 +148,6 @@ impl Port {
         // SAFETY: as promised by the caller.
         unsafe { self.raw.start(&setup) }.map_err(|refused| not_started(&self.name.0, &self.info, refused))?;
         self.queues = queues;
-        self.counts = self.raw.counts();
         let how = match &self.beside {
             Beside::Kernel(interface) => format!("the kernel has {interface} too: addresses and groups are its"),
             Beside::Us => match &self.host {
@@ -161,11 +166,26 @@ impl Port {
         if self.info.driver == "net_af_packet" {
             notes.push("packets that come merged (GRO), or unsegmented (GSO of virtual interfaces), are too large and rejected".into());
         }
-        if stamps {
-            let ticks = self.measure();
+        let ticks = stamps.then(|| self.measure()).flatten();
+        if let Some(ticks) = ticks {
             let tell = ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
             notes.push(format!("port {}: time stamps of the card, {tell}", self.name.0));
             self.stamps = Some((Stamps::new(tai_offset(options.utc_offset_s), true), ticks));
+        } else if stamps {
+            if options.stamps == Stamping::Hardware {
+                return Err(Error::new(
+                    Kind::Unavailable,
+                    format!(
+                        "the clock of port {} cannot be measured: this machine stands still too often",
+                        self.name.0
+                    ),
+                )
+                .cure("start again when it has less to do, or leave stamps=hardware out"));
+            }
+            notes.push(format!(
+                "warning: port {}: time stamps by software: the card's clock could not be measured, this machine stands still too often",
+                self.name.0
+            ));
         } else if options.stamps != Stamping::Software {
             notes.push(format!("port {}: time stamps by software: its driver has none of the card", self.name.0));
         }
@@ -173,12 +193,16 @@ impl Port {
         Ok(())
     }
 
-    /// What the card counts its stamps in.
-    fn measure(&self) -> Ticks {
-        let read = || Some((self.raw.clock()?, Instant::now()));
-        let Some((first, begun)) = read() else { return Ticks::NANOSECONDS };
+    /// What the card counts its stamps in: nanoseconds where it has no clock to read. None: it has, and that was not possible in
+    /// time.
+    fn measure(&self) -> Option<Ticks> {
+        if self.raw.clock().is_none() {
+            return Some(Ticks::NANOSECONDS);
+        }
+        let read = || ticks::read(|| self.raw.clock(), || self.began.elapsed());
+        let first = read()?;
         std::thread::sleep(LOOK);
-        read().map_or(Ticks::NANOSECONDS, |(last, ended)| Ticks::measured(first, last, ended - begun))
+        Some(Ticks::measured(first, read()?))
     }
 
     pub fn name(&self) -> &str {
@@ -201,6 +225,10 @@ impl Port {
     #[inline]
     pub fn receive(&mut self, queue: u16, packets: &mut [abi::Packet]) -> usize {
         self.raw.receive(queue, packets)
+    }
+    /// Frames of ours (ARP, IGMP) that it did not take.
+    pub const fn unsent(&self) -> u64 {
+        self.raw.unsent()
     }
     /// A frame that is of no leg.
     pub fn other(&mut self, frame: &[u8]) {
@@ -249,7 +277,7 @@ impl Port {
             if let Some(host) = host {
                 let mut send = |frame: &[u8]| raw.send(frame);
                 host.join(number, group, &what.sources, began.elapsed(), &mut send);
-                let addresses: Vec<[u8; 6]> = host.groups().map(|group| mac_of(group.into())).collect();
+                let addresses = addresses(host.groups());
                 match raw.groups(&addresses) {
                     Ok(0) => {}
                     Ok(1) => notes.push(format!("port {}: all groups come, others are sorted out here", self.name.0)),
@@ -308,11 +336,66 @@ impl Port {
         }
     }
 
+    /// Keeps the last ones where it has none to say any more.
+    fn read_counts(&mut self) {
+        self.counts = self.raw.counts().unwrap_or(self.counts);
+    }
+
+    /// Counts from here on.
+    pub fn begin_counting(&mut self) {
+        self.read_counts();
+        self.base = Some(self.counts);
+    }
+
+    /// What it has counted since [`Port::begin_counting`].
+    pub fn counted(&self) -> Counts {
+        self.base.map_or_else(Counts::default, |base| self.counts.since(base))
+    }
+
     /// Looks whether it is there still, and at what it has counted.
     pub fn look(&mut self, legs: &[Option<JoinedLeg>], index: usize) {
-        self.counts = self.raw.counts();
+        self.read_counts();
         let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
         self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
+    }
+}
+
+/// What a card is to let in, once each: the groups, and all hosts (224.0.0.1), to whom queriers speak. It may keep everything
+/// else away.
+fn addresses(groups: impl Iterator<Item = Ipv4Addr>) -> Vec<[u8; 6]> {
+    let all = groups.chain([igmp::HOSTS]).map(|group| mac_of(group.into()));
+    all.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The ports of a receiver, which write to the same pools.
+#[derive(Default)]
+pub struct Ports(Vec<Port>);
+
+impl Ports {
+    /// Ends them all: those on `vfio-pci` reach the pools by one mapping, which is not to go while any of them receives still.
+    pub fn close(&mut self) {
+        self.0.iter_mut().for_each(|port| port.raw.stop());
+        self.0.iter_mut().for_each(|port| port.raw.unreach());
+        self.0.clear();
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Deref for Ports {
+    type Target = Vec<Port>;
+    fn deref(&self) -> &Vec<Port> {
+        &self.0
+    }
+}
+
+impl DerefMut for Ports {
+    fn deref_mut(&mut self) -> &mut Vec<Port> {
+        &mut self.0
     }
 }
 
@@ -375,6 +458,10 @@ fn pci(text: &str) -> Option<String> {
 
 fn not_attached(name: &str, refused: Refused) -> Error {
     let cure = match pci(name) {
+        _ if refused.errno == libc::EEXIST => {
+            "DPDK has it already, by eal=: leave -a, --allow and --vdev out there, for port= names what is attached"
+                .into()
+        }
         Some(address) if std::path::Path::new("/sys/bus/pci/devices").join(&address).exists() => format!(
             "the kernel has it, or no driver of DPDK is for it: dpdk-devbind.py --bind=vfio-pci {address} (cards of NVIDIA \
              keep their driver, and need DPDK's mlx5)"
@@ -411,6 +498,16 @@ fn not_started(name: &str, info: &Info, refused: Refused) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queries_come_through_a_card_that_filters_groups() {
+        let all = [0x01, 0x00, 0x5e, 0, 0, 1];
+        let of = |groups: &[[u8; 4]]| addresses(groups.iter().map(|group| Ipv4Addr::from(*group)));
+        assert_eq!(of(&[]), [all]);
+        assert_eq!(of(&[[239, 129, 2, 3]]), [all, [0x01, 0x00, 0x5e, 1, 2, 3]]);
+        // The upper five bits of a group are not in its address (RFC 1112 section 6.4): three of the same.
+        assert_eq!(of(&[[239, 0, 0, 1], [239, 128, 0, 1]]), [all]);
+    }
 
     #[test]
     fn ports_are_named_by_address_or_device_and_taken_once() {

@@ -14,8 +14,13 @@
 #include <rte_mbuf_dyn.h>
 #include <rte_mempool.h>
 
-/* Frames of our own: answers to ARP, reports of groups. */
+/* Frames of our own: answers to ARP, reports of groups. The largest is a report of version 3 with 64 sources: Ethernet with a tag 18,
+ * IPv4 with its option 24, IGMP 8 + 8 + 64 * 4, which is 314 octets. */
 #define OWN 63
+#define OWN_ROOM 512
+
+/* Packets in two pieces: mlx5 refuses to cut where it is not told that packets may have several. */
+#define SPLIT (RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER)
 
 /* What is known of a port beside what DPDK knows. */
 static struct {
@@ -54,8 +59,9 @@ static int describe(uint16_t port, struct gd_info *out)
 	if (!out->pci && info.max_rx_pktlen > RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
 		out->max_mtu = RTE_MIN(out->max_mtu, info.max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN);
 	out->spreads = (info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)) != 0;
-	out->stamps = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
-	out->splits = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 && info.rx_seg_capa.max_nseg >= 2 &&
+	/* Virtual drivers give the kernel's (net_af_packet of later releases). */
+	out->stamps = out->pci && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
+	out->splits = (info.rx_offload_capa & SPLIT) == SPLIT && info.rx_seg_capa.max_nseg >= 2 &&
 		      info.rx_seg_capa.multi_pools;
 	if (rte_eth_macaddr_get(port, &mac) == 0)
 		memcpy(out->mac, mac.addr_bytes, sizeof(out->mac));
@@ -143,7 +149,7 @@ int gd_port_start(uint16_t port, const struct gd_setup *setup)
 			info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
 	if (setup->split > 0)
-		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+		conf.rxmode.offloads |= SPLIT;
 	if (setup->stamps) {
 		if (stamp_at < 0 && rte_mbuf_dyn_rx_timestamp_register(&stamp_at, &stamp_flag) != 0)
 			return -rte_errno;
@@ -161,8 +167,19 @@ int gd_port_start(uint16_t port, const struct gd_setup *setup)
 	known[port].started = true;
 	known[port].stamps = setup->stamps != 0;
 	snprintf(name, sizeof(name), "gd_own_%u", port);
-	known[port].own = rte_pktmbuf_pool_create(name, OWN, 0, 0, RTE_PKTMBUF_HEADROOM + 256, SOCKET_ID_ANY);
+	known[port].own = rte_pktmbuf_pool_create(name, OWN, 0, 0, RTE_PKTMBUF_HEADROOM + OWN_ROOM, SOCKET_ID_ANY);
 	return known[port].own != NULL ? 0 : -rte_errno;
+}
+
+/* The device writes to no pool any more. Once is enough. */
+void gd_port_stop(uint16_t port)
+{
+	if (known[port].everything)
+		rte_eth_promiscuous_disable(port);
+	if (known[port].started)
+		rte_eth_dev_stop(port);
+	known[port].everything = false;
+	known[port].started = false;
 }
 
 void gd_port_close(uint16_t port)
@@ -171,10 +188,7 @@ void gd_port_close(uint16_t port)
 	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
 
 	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, removed, NULL);
-	if (known[port].everything)
-		rte_eth_promiscuous_disable(port);
-	if (known[port].started)
-		rte_eth_dev_stop(port);
+	gd_port_stop(port);
 	rte_eth_dev_close(port);
 	if (device != NULL)
 		rte_dev_remove(device);
@@ -194,11 +208,12 @@ uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, ui
 	uint16_t count = rte_eth_rx_burst(port, queue, buffers, (uint16_t)RTE_MIN(most, (uint32_t)RTE_DIM(buffers)));
 
 	for (uint16_t n = 0; n < count; n++) {
-		const struct rte_mbuf *first = buffers[n];
+		struct rte_mbuf *first = buffers[n];
 		struct gd_packet *packet = &packets[n];
 
 		packet->data = rte_pktmbuf_mtod(first, const uint8_t *);
 		packet->body = first->next != NULL ? rte_pktmbuf_mtod(first->next, const uint8_t *) : NULL;
+		packet->buffer = first;
 		packet->here = first->data_len;
 		packet->octets = first->pkt_len;
 		packet->pieces = first->nb_segs;
@@ -207,6 +222,12 @@ uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, ui
 			packet->stamp = *RTE_MBUF_DYNFIELD(first, stamp_at, const rte_mbuf_timestamp_t *);
 	}
 	return count;
+}
+
+/* Of a packet that lies in no pool of ours, whose place says nothing. */
+void gd_free(void *buffer)
+{
+	rte_pktmbuf_free(buffer);
 }
 
 int gd_send(uint16_t port, const uint8_t *frame, uint32_t octets)

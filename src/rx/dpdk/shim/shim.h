@@ -49,6 +49,8 @@ struct gd_packet {
 	const uint8_t *data;
 	/* What was cut off, where it was. */
 	const uint8_t *body;
+	/* DPDK's own name for it, for gd_free. */
+	void *buffer;
 	/* Octets at `data`, and of the whole frame. */
 	uint32_t here;
 	uint32_t octets;
@@ -103,9 +105,11 @@ void gd_unreach(uint16_t port, void *start, uint64_t octets);
 /* port.c */
 int gd_port_open(const char *spec, const char *name, uint16_t *port, struct gd_info *info);
 int gd_port_start(uint16_t port, const struct gd_setup *setup);
+void gd_port_stop(uint16_t port);
 void gd_port_close(uint16_t port);
 int gd_port_gone(uint16_t port);
 uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, uint32_t most);
+void gd_free(void *buffer);
 int gd_send(uint16_t port, const uint8_t *frame, uint32_t octets);
 int gd_counts(uint16_t port, struct gd_counts *counts);
 int gd_clock(uint16_t port, uint64_t *ticks);
