@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::card::{COLOUR, Card, Shown, depacketiser, reference, show};
-use crate::library::{NO_DMABUF, PEERMEM, Ways};
+use crate::library::{ANY_MAC, NO_DMABUF, PEERMEM, Ways};
 use crate::support::{EVEN, Sender, Sent, format};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::frame::{Frame, FramePool};
@@ -144,7 +144,7 @@ fn each_way_into_the_gpu_is_said_with_the_reason() {
     assert!(shown.len() == 2 && said.contains("by nvidia-peermem; not by dma-buf: "), "{said}");
     assert!(said.contains("the first 96 octets of frames in 1 MiB of the host, the rest in "), "{said}");
     // Neither way: all is given back, and both reasons are in one line.
-    card.control.set_flags(NO_DMABUF);
+    card.control.set_flags(NO_DMABUF | ANY_MAC);
     let error = Verbs::<Device>::open(&options, &[card.leg()], &gpu).err().unwrap();
     let line = error.in_one_line();
     assert!(line.contains("nvidia-peermem") && line.contains("by dma-buf: "), "{line}");
