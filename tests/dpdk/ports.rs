@@ -76,6 +76,19 @@ fn take_nothing(receiver: &mut Dpdk<Host>) -> bool {
 }
 
 #[test]
+fn buffers_have_room_in_whole_kib() {
+    for (words, max, room) in
+        [("", 1452, 2048), ("room=2100;", 1452, 3072), ("", 8952, 9216), ("room=1600;", 1452, 2048)]
+    {
+        let mut options = options(&format!("{words}port=net_null"));
+        options.max_octets = max;
+        let receiver = Dpdk::<Host>::open(options, &()).unwrap();
+        let said = receiver.caps().notes.join("\n");
+        assert!(said.contains(&format!("buffers of {room} octets")), "{words} {max}: {said}");
+    }
+}
+
+#[test]
 fn leases_that_are_kept_starve_the_receiver_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = recorded(&folder, 6000);
