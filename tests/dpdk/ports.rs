@@ -76,6 +76,19 @@ fn take_nothing(receiver: &mut Dpdk<Host>) -> bool {
 }
 
 #[test]
+fn buffers_have_room_in_whole_kib() {
+    for (words, max, room) in
+        [("", 1452, 2048), ("room=2100;", 1452, 3072), ("", 8952, 9216), ("room=1600;", 1452, 2048)]
+    {
+        let mut options = options(&format!("{words}port=net_null"));
+        options.max_octets = max;
+        let receiver = Dpdk::<Host>::open(options, &()).unwrap();
+        let said = receiver.caps().notes.join("\n");
+        assert!(said.contains(&format!("buffers of {room} octets")), "{words} {max}: {said}");
+    }
+}
+
+#[test]
 fn leases_that_are_kept_starve_the_receiver_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = recorded(&folder, 6000);
@@ -186,6 +199,86 @@ fn a_port_without_a_kernel_answers_for_itself() {
     // IPv6 is said by nobody there.
     let error = receiver.join(0, &leg("ff3e::1".parse::<IpAddr>().unwrap())).unwrap_err();
     assert!(error.to_string().contains("IPv4 only"), "{error}");
+}
+
+#[test]
+fn a_report_with_many_sources_has_room() {
+    let Some(net) = Net::new() else { return };
+    let watch = Watch::new(&net);
+    let mut receiver = alone(&net, "");
+    let all = (1..=64).map(|n| IpAddr::from([10, 77, 1, n])).collect();
+    let many = Leg { sources: SourceFilter::Include(all), ..leg([239, 77, 1, 9]) };
+    receiver.join(0, &many).unwrap();
+    // Ethernet, IPv4 with an option, then IGMP; its count of sources and the last one.
+    let wanted = |frame: &[u8]| {
+        let long = frame.len() == 14 + 24 + 16 + 64 * 4 && frame[12..15] == [8, 0, 0x46];
+        long.then(|| (frame[38], frame[48..50].to_vec(), frame[frame.len() - 4..].to_vec()))
+    };
+    assert_eq!(watch.next(&mut receiver, wanted), (0x22, vec![0, 64], vec![10, 77, 1, 64]));
+    let mut remarks = Vec::new();
+    receiver.finish(&mut remarks).unwrap();
+    assert!(!remarks.iter().any(|remark| remark.contains("not sent")), "{remarks:?}");
+}
+
+/// So many packets while nobody polls.
+fn flood(net: &Net, to: [u8; 4], count: usize) {
+    let sender = net.sender("10.77.0.1".parse().unwrap());
+    for _ in 0..count {
+        sender.send_to(&[7; 200], SocketAddr::from((to, 5004))).unwrap();
+    }
+}
+
+#[test]
+fn what_is_lost_before_the_join_is_not_the_flows() {
+    let Some(net) = Net::new() else { return };
+    Net::enter(&net.rx);
+    let mut options = options("port=net_af_xdp,iface=rx0");
+    // More than the driver gives the kernel to write to, which is what it counts.
+    options.descriptors = 4096;
+    let mut receiver = Dpdk::<Host>::open(options, &()).unwrap();
+    let group = [239, 77, 1, 6];
+    let lost = |receiver: &mut Dpdk<Host>| {
+        receiver.finish(&mut Vec::new()).unwrap();
+        assert_eq!(receiver.dropped(0), receiver.counters().kernel_dropped);
+        receiver.dropped(0)
+    };
+    flood(&net, group, 6000);
+    assert_eq!(lost(&mut receiver), 0);
+    receiver.join(0, &leg(group)).unwrap();
+    assert_eq!(lost(&mut receiver), 0);
+    // The same flood again, which shows that it is more than the driver holds and that the driver says so.
+    flood(&net, group, 6000);
+    let before = lost(&mut receiver);
+    assert!((1..6000).contains(&before), "{before}");
+}
+
+#[test]
+fn losses_are_known_after_the_port_has_gone() {
+    let Some(net) = Net::new() else { return };
+    Net::enter(&net.rx);
+    let group = [239, 77, 1, 5];
+    // That of net_af_packet does not say what its ring has lost.
+    let mut receiver = Dpdk::<Host>::open(options("port=net_pcap,iface=rx0"), &()).unwrap();
+    receiver.join(0, &leg(group)).unwrap();
+    let begun = Instant::now();
+    while receiver.counters().kernel_dropped == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", receiver.counters());
+        flood(&net, group, 20_000);
+        receiver.finish(&mut Vec::new()).unwrap();
+    }
+    let before = receiver.dropped(0);
+    net.ip("link delete rx0");
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        match receiver.poll() {
+            Ok(lease) => receiver.release(lease),
+            Err(RxError::Failed(_)) => break,
+            Err(RxError::End) => panic!("a network does not end"),
+        }
+    }
+    assert!(before > 0 && receiver.dropped(0) >= before, "{before}");
+    assert_eq!(receiver.dropped(0), receiver.counters().kernel_dropped);
 }
 
 #[test]

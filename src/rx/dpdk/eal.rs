@@ -39,7 +39,9 @@ pub fn start(words: &[String]) -> Result<()> {
     }
     refuse(words)?;
     let raised = abi::has_raised_rights();
-    drivers(&values(words, "-d"), Path::new(abi::drivers()), raised)?;
+    // The long name is of DPDK 25.11.
+    let from = [values(words, "-d"), values(words, "--driver-path")].concat();
+    drivers(&from, Path::new(abi::drivers()), raised)?;
     environment(raised, |name| std::env::var_os(name).is_some())?;
     let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
         .chain(by_itself(words))
