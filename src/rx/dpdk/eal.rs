@@ -43,6 +43,7 @@ pub fn start(words: &[String]) -> Result<()> {
     let from = [values(words, "-d"), values(words, "--driver-path")].concat();
     drivers(&from, Path::new(abi::drivers()), raised)?;
     environment(raised, |name| std::env::var_os(name).is_some())?;
+    words.iter().try_for_each(|word| filter_of_its_own(word, raised))?;
     let all: Vec<CString> = std::iter::once("gdmedia".to_owned())
         .chain(by_itself(words))
         .chain(words.iter().cloned())
@@ -188,6 +189,18 @@ fn environment(raised: bool, is_set: impl Fn(&str) -> bool) -> Result<()> {
     }
 }
 
+/// `net_af_xdp` loads a program into the kernel that its words name.
+pub fn filter_of_its_own(words: &str, raised: bool) -> Result<()> {
+    match raised && words.contains("xdp_prog=") {
+        true => Err(Error::new(
+            Kind::Permission,
+            "xdp_prog= names a program for the kernel, and this program has rights of its own",
+        )
+        .cure("leave xdp_prog= out, or start without setcap and setuid")),
+        false => Ok(()),
+    }
+}
+
 /// MiB that the system can give.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -268,6 +281,14 @@ mod tests {
         }
         refuse(&words("--no-huge -m 64 --proc-type=primary --vdev=net_null0 --huge-dir=/x")).unwrap();
         refuse(&words("-m 2000000000")).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_is_given_no_program_with_rights_that_the_user_has_not() {
+        let words = "net_af_xdp0,iface=eth1,xdp_prog=/tmp/own.o";
+        assert_eq!(filter_of_its_own(words, true).unwrap_err().kind(), Kind::Permission);
+        filter_of_its_own(words, false).unwrap();
+        filter_of_its_own("net_af_xdp0,iface=eth1", true).unwrap();
     }
 
     #[test]

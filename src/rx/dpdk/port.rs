@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::abi::{self, Counts, Info, Pool, Refused, Setup};
+use super::eal;
 use super::leg::{self, JoinedLeg};
 use super::options::Options;
 use super::ticks::{self, Ticks};
@@ -68,6 +69,7 @@ impl Port {
     /// # Errors
     /// There is no such device, another receiver has it, or it lacks what is needed.
     pub fn open(spec: &str, number: usize, options: &Options, notes: &mut Vec<String>) -> Result<Self> {
+        eal::filter_of_its_own(spec, abi::has_raised_rights())?;
         let (name, spec) = Name::take(spec)?;
         let text = |text: &str| CString::new(text).map_err(|_| Error::new(Kind::Usage, "a port with a zero octet"));
         let (raw, info) =
