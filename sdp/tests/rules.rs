@@ -392,6 +392,9 @@ fn rtpmap_and_fmtp_lines() {
 fn video_parameters() {
     let rows: &[(&str, &str, Severity, &str, u32)] = &[
         ("sampling=YCbCr-4:2:2; ", "", E, "missing-parameter", 3),
+        ("sampling=YCbCr-4:2:2; ", "sampling=; ", E, "missing-parameter", 3),
+        ("depth=10; ", "depth; ", E, "missing-parameter", 3),
+        ("depth=10; ", "depth=; ", E, "missing-parameter", 3),
         ("width=1920; ", "", E, "missing-parameter", 3),
         ("exactframerate=60000/1001; ", "", W, "missing-parameter", 3),
         ("colorimetry=BT709; ", "", W, "missing-parameter", 3),

@@ -40,7 +40,12 @@ const NAMES: &[&str] = &[
 /// Reads the parameters; `framerate` is what `a=framerate` says. The error is the reason why nothing can be received.
 pub(crate) fn read(p: &Params<'_>, framerate: Option<Ratio>, f: &mut Findings) -> Result<Video, String> {
     let need = ["sampling", "depth", "width", "height"];
-    let missing: Vec<&str> = need.into_iter().filter(|n| p.peek(n).is_none()).collect();
+    // One without a value is as good as none; that of a size has an error of its own.
+    let lacks = |name: &&str| match p.peek(name) {
+        Some(item) => !matches!(*name, "width" | "height") && item.value.is_none_or(str::is_empty),
+        None => true,
+    };
+    let missing: Vec<&str> = need.into_iter().filter(lacks).collect();
     if !missing.is_empty() {
         let line = if p.present { "the fmtp line lacks" } else { "there is no fmtp line; it must give" };
         let what = format!("{line} {}", missing.join(", "));
