@@ -21,6 +21,7 @@ pub mod tap;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 pub mod wait;
+mod words;
 pub mod xdp;
 
 #[cfg(feature = "dpdk")]

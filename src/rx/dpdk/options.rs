@@ -1,7 +1,8 @@
 //! What a receiver by DPDK is told.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::rx::socket::Stamping;
+use crate::rx::words;
 use crate::wire::igmp::Version;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -78,16 +79,10 @@ impl Options {
     /// A word is not known, or its value makes no sense.
     pub fn change(&mut self, text: &str) -> Result<()> {
         let (mut ports, mut addresses) = (Vec::new(), Vec::new());
-        for word in text.split(';').map(str::trim).filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            self.change_one(name, value, &mut ports, &mut addresses).ok_or_else(|| {
-                Error::new(Kind::Usage, format!("`{word}` is nothing that DPDK can be told")).cure(
-                    "choose among port=PCI-ADDRESS or port=DRIVER,OPTIONS (one for each leg), eal=OPTIONS, address=IPV4, \
-                     vlan=N, igmp=1|2|3, stamps=auto|software|hardware, hold=TIME, queues=N, descriptors=N, room=OCTETS, \
-                     split=OCTETS, no-rules; semicolons between; times as 500us, 20ms or 1s",
-                )
-            })?;
-        }
+        let known = "port=PCI-ADDRESS or port=DRIVER,OPTIONS (one for each leg), eal=OPTIONS, address=IPV4, vlan=N, igmp=1|2|3, \
+                     stamps=auto|software|hardware, hold=TIME, queues=N, descriptors=N, room=OCTETS, split=OCTETS, no-rules; \
+                     semicolons between; times as 500us, 20ms or 1s";
+        words::each(text, ';', "DPDK", known, |name, value| self.change_one(name, value, &mut ports, &mut addresses))?;
         if !ports.is_empty() {
             self.ports = ports;
         }
@@ -108,14 +103,12 @@ impl Options {
             ("port", value) if !value.is_empty() && !value.contains('\0') => ports.push(value.to_owned()),
             ("eal", value) if !value.contains('\0') => self.eal = value.split_whitespace().map(str::to_owned).collect(),
             ("address", value) => addresses.push(value.parse().ok().filter(is_of_a_host)?),
-            ("vlan", value) => self.vlan = Some(value.parse().ok().filter(|vlan| (1..4095).contains(vlan))?),
+            ("vlan", value) => self.vlan = Some(words::vlan(value)?),
             ("igmp", "1") => self.igmp = Some(Version::V1),
             ("igmp", "2") => self.igmp = Some(Version::V2),
             ("igmp", "3") => self.igmp = Some(Version::V3),
-            ("stamps", "auto") => self.stamps = Stamping::Auto,
-            ("stamps", "software") => self.stamps = Stamping::Software,
-            ("stamps", "hardware") => self.stamps = Stamping::Hardware,
-            ("hold", value) => self.hold = time(value)?,
+            ("stamps", value) => self.stamps = words::stamping(value)?,
+            ("hold", value) => self.hold = words::time(value)?,
             ("queues", value) => self.queues = value.parse().ok().filter(|n| (1..=64).contains(n))?,
             ("descriptors", value) => self.descriptors = value.parse().ok().filter(|n| (64..=32_768).contains(n))?,
             ("room", value) => self.room = Some(value.parse().ok().filter(|n| (256..=16_384).contains(n))?),
@@ -131,21 +124,10 @@ fn is_of_a_host(address: &Ipv4Addr) -> bool {
     !address.is_multicast() && !address.is_unspecified() && !address.is_broadcast()
 }
 
-fn time(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        "us" => Duration::from_micros(number),
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
     #[test]
     fn words_change_what_they_name() {

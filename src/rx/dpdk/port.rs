@@ -458,7 +458,19 @@ fn pci(text: &str) -> Option<String> {
     right.then(|| format!("{domain}:{bus}:{device}.{function}").to_ascii_lowercase())
 }
 
+/// Drivers of interfaces say no more than that they failed: is it for want of rights?
+fn lacks_rights(name: &str) -> bool {
+    let raw = || socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None);
+    name.starts_with("net_af_") && raw().is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
 fn not_attached(name: &str, refused: Refused) -> Error {
+    if lacks_rights(name) {
+        let what = format!("DPDK cannot have port {name}: this process may not use raw sockets (CAP_NET_RAW)");
+        return Error::new(Kind::Permission, what)
+            .because(refused)
+            .cure("run it as root, or: setcap cap_net_raw,cap_net_admin+ep gdmedia (cap_bpf too for net_af_xdp)");
+    }
     let cure = match pci(name) {
         _ if refused.errno == libc::EEXIST => {
             "DPDK has it already, by eal=: leave -a, --allow and --vdev out there, for port= names what is attached"

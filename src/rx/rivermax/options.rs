@@ -1,7 +1,8 @@
 //! What may be chosen, and the size of a ring.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::format::WireFormat;
+use crate::rx::words;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -161,16 +162,9 @@ impl Options {
     /// # Errors
     /// A word is not known, or its value makes no sense.
     pub fn change(&mut self, text: &str) -> Result<()> {
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            self.change_one(name, value).ok_or_else(|| {
-                Error::new(Kind::Usage, format!("`{word}` is nothing that Rivermax can be told")).cure(
-                    "choose among split=probe|none|20..255, order=auto|arrival|extended, stamps=raw|synced, hold=TIME, \
-                     skew=TIME, probe=TIME, capacity=PACKETS, cores=2+3, events, exact; times as 500us, 20ms or 1s",
-                )
-            })?;
-        }
-        Ok(())
+        let known = "split=probe|none|20..255, order=auto|arrival|extended, stamps=raw|synced, hold=TIME, skew=TIME, probe=TIME, \
+                     capacity=PACKETS, cores=2+3, events, exact; times as 500us, 20ms or 1s";
+        words::each(text, ',', "Rivermax", known, |name, value| self.change_one(name, value))
     }
 
     fn change_one(&mut self, name: &str, value: &str) -> Option<()> {
@@ -181,9 +175,9 @@ impl Options {
             ("order", "extended") => self.order = Order::Extended,
             ("stamps", "raw") => self.stamps = Stamps::Raw,
             ("stamps", "synced") => self.stamps = Stamps::Synced,
-            ("hold", value) => self.hold = time(value)?,
-            ("skew", value) => self.skew = time(value)?,
-            ("probe", value) => self.probe = time(value)?,
+            ("hold", value) => self.hold = words::time(value)?,
+            ("skew", value) => self.skew = words::time(value)?,
+            ("probe", value) => self.probe = words::time(value)?,
             ("capacity", value) => self.capacity = Some(value.parse().ok().filter(|n| (256..=MOST).contains(n))?),
             ("cores", value) => {
                 let core = |text: &str| text.parse().ok().filter(|core| *core < CORES);
@@ -210,21 +204,10 @@ impl FromStr for Split {
     }
 }
 
-fn time(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let number: u32 = number.parse().ok()?;
-    Some(match unit {
-        "us" => Duration::from_micros(number.into()),
-        "ms" => Duration::from_millis(number.into()),
-        "s" => Duration::from_secs(number.into()),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
     #[test]
     fn a_ring_holds_what_comes_while_it_is_needed() {

@@ -18,8 +18,10 @@
 //! | `ring`, `payload` | where slots lie, and how memory is given to a device |
 //! | `slots`, `feed` | who has which slot; a queue and what comes back from it |
 //! | `packet` | from a frame to its UDP payload |
+//! | `events` | queues in error, devices that go |
 //! | `open`, `failure` | what is opened once, and the words for what is not |
 
+mod events;
 mod failure;
 mod feed;
 mod leg;
@@ -37,13 +39,13 @@ pub use payload::Payload;
 
 use self::feed::Feed;
 use self::leg::Leg;
-use self::library::{Completion, Failure, Happened};
+use self::library::{Completion, Failure};
 use self::packet::{Found, Sorted};
 use self::ring::Shape;
 use super::socket::{Interface, tai_now, tai_offset};
 use super::{Caps, Receiver, RxError};
 use crate::error::{Error, Kind, Result};
-use crate::event::{Event, What};
+use crate::event::Event;
 use crate::ring::{Lease, Slot, SplitRing};
 use crate::sdp;
 use crate::stats::{Reason, RxCounters};
@@ -59,15 +61,11 @@ const BATCH: usize = 256;
 const LEASES: usize = 32;
 /// Rounds of one poll at most, when all that comes is rejected.
 const ROUNDS: usize = 16;
-/// Resets of a queue in a row, without a packet between, after which it is given up.
-const VAIN: u32 = 100;
 /// Idle polls between two looks at events and counters, and nanoseconds while packets come.
 const LOOK_POLLS: u32 = 64;
 const LOOK_NANOS: u64 = 100_000_000;
 /// The counters are the card's own, and asking for them is no small matter for it.
 const COUNT_NANOS: u64 = 250_000_000;
-/// Events that are read at a time.
-const EVENTS: usize = 64;
 
 /// A flow as a card receives it, its payload in the space `M`.
 pub struct Verbs<M: Payload> {
@@ -256,100 +254,6 @@ impl<M: Payload> Verbs<M> {
         came
     }
 
-    /// A queue in error begins anew.
-    #[cold]
-    fn reset(&mut self, number: usize, status: u32) {
-        let before = self.feeds.get(number).map(|feed| feed.resets);
-        self.hear(number);
-        let Some(feed) = self.feeds.get_mut(number).filter(|feed| !feed.gone) else { return };
-        if feed.vain >= VAIN {
-            let text = feed.device.library().status(status);
-            let name = self.legs.get(number).map_or("", |leg| &leg.port.device);
-            let what = format!("{name} gives errors and nothing else on leg {number}: {text}");
-            let cure = match status {
-                library::TOO_LONG => "frames are longer than the SDP allows: correct its MAXUDP",
-                _ => "see dmesg, the card's firmware and its cable; start again",
-            };
-            return self.give_up(number, Error::new(Kind::Unavailable, what).cure(cure));
-        }
-        // An event has told of it already.
-        if before != Some(feed.resets) {
-            return;
-        }
-        if let Err(why) = feed.reset() {
-            self.failed(number, format_args!("beginning anew"), why);
-        }
-    }
-
-    /// A call failed that ends a leg. Where its device has gone, that is told.
-    #[cold]
-    fn failed(&mut self, number: usize, what: std::fmt::Arguments<'_>, why: Failure) {
-        self.hear(number);
-        let name = self.legs.get(number).map_or("", |leg| &leg.port.device);
-        let error = match why.error {
-            libc::EIO => gone(name),
-            _ => failure::call(format_args!("{what} on {name}"), why),
-        };
-        self.give_up(number, error);
-    }
-
-    /// What happened to the device of a leg.
-    fn hear(&mut self, number: usize) {
-        for _ in 0..EVENTS {
-            let Some(feed) = self.feeds.get(number) else { return };
-            let Some(event) = feed.device.event() else { return };
-            let name = self.legs.get(number).map(|leg| leg.port.device.clone()).unwrap_or_default();
-            tracing::debug!("{name}: {event:?}");
-            let same = |n: &usize| self.legs.get(*n).is_some_and(|leg| leg.port.device == name);
-            let of_it: Vec<usize> = (0..self.feeds.len()).filter(same).collect();
-            match event {
-                Happened::Removed => {
-                    of_it.iter().for_each(|n| self.give_up(*n, gone(&name)));
-                    return;
-                }
-                // A queue that has no packets to tell of its state by. One that began anew since, or another one, is in order.
-                Happened::Queue => {
-                    for n in of_it {
-                        let Some(feed) = self.feeds.get_mut(n).filter(|feed| !feed.gone) else { continue };
-                        if !feed.in_error() {
-                            continue;
-                        }
-                        let Err(why) = feed.reset() else { continue };
-                        let error = match why.error {
-                            libc::EIO => gone(&name),
-                            _ => failure::call(format_args!("beginning anew on {name}"), why),
-                        };
-                        self.give_up(n, error);
-                    }
-                }
-                Happened::Completions => {
-                    let lost = || {
-                        Error::new(Kind::Unavailable, format!("{name} has lost completions (IBV_EVENT_CQ_ERR)"))
-                            .cure("start again; please report this")
-                    };
-                    of_it.iter().for_each(|n| self.give_up(*n, lost()));
-                }
-                // The link is watched by whoever shows it; the queue goes on when it is back.
-                Happened::PortDown(_) | Happened::PortUp(_) | Happened::Other => {}
-            }
-        }
-    }
-
-    /// Nothing comes by a leg any more. That ends this receiver when it was the last one.
-    #[cold]
-    fn give_up(&mut self, number: usize, error: Error) {
-        let at = self.clock().unwrap_or_default();
-        let Some(feed) = self.feeds.get_mut(number).filter(|feed| !feed.gone) else { return };
-        feed.gone = true;
-        feed.ended = Some(error.in_one_line());
-        // What still comes is the kernel's again.
-        feed.detach();
-        self.events.push(Event { at, what: What::InterfaceGone { leg: number as u8 } });
-        if self.feeds.iter().all(|feed| feed.gone) {
-            self.broken.get_or_insert(error);
-        }
-    }
-
     /// Looks at events now and then, and at what devices have dropped.
     fn look_around(&mut self, came: bool) {
         self.idle = if came { self.idle } else { self.idle + 1 };
@@ -383,10 +287,6 @@ impl<M: Payload> Verbs<M> {
             .filter(|(n, (_, leg))| !self.legs.iter().take(*n).any(|before| before.port == leg.port));
         self.counters.kernel_dropped = of_ports.map(|(_, (feed, _))| feed.dropped).sum();
     }
-}
-
-fn gone(name: &str) -> Error {
-    Error::new(Kind::Unavailable, format!("device {name} has gone")).cure("start again when it is back")
 }
 
 fn not_attached(leg: &Leg, why: Failure) -> Error {

@@ -1,8 +1,8 @@
 //! What may be chosen, and the size of a ring.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::rx::socket::Stamping;
-use crate::rx::xdp::time;
+use crate::rx::words;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -100,28 +100,19 @@ impl Options {
     /// # Errors
     /// A word is not known, or its value makes no sense.
     pub fn change(&mut self, text: &str) -> Result<()> {
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            self.change_one(name, value).ok_or_else(|| {
-                Error::new(Kind::Usage, format!("`{word}` is nothing that verbs can be told")).cure(
-                    "choose among cut=auto|none|74..96, hold=TIME, capacity=PACKETS, stamps=auto|software|hardware, events, \
-                     vlan=N, library=PATH, sysfs=PATH; times as 500us, 20ms or 1s",
-                )
-            })?;
-        }
-        Ok(())
+        let known = "cut=auto|none|74..96, hold=TIME, capacity=PACKETS, stamps=auto|software|hardware, events, vlan=N, \
+                     library=PATH, sysfs=PATH; times as 500us, 20ms or 1s";
+        words::each(text, ',', "verbs", known, |name, value| self.change_one(name, value))
     }
 
     fn change_one(&mut self, name: &str, value: &str) -> Option<()> {
         match (name, value) {
             ("cut", value) => self.cut = value.parse().ok()?,
-            ("hold", value) => self.hold = time(value)?,
+            ("hold", value) => self.hold = words::time(value)?,
             ("capacity", value) => self.capacity = Some(value.parse().ok().filter(|n| (64..=MOST).contains(n))?),
-            ("stamps", "auto") => self.stamps = Stamping::Auto,
-            ("stamps", "software") => self.stamps = Stamping::Software,
-            ("stamps", "hardware") => self.stamps = Stamping::Hardware,
+            ("stamps", value) => self.stamps = words::stamping(value)?,
             ("events", "") => self.events = true,
-            ("vlan", value) => self.vlan = Some(value.parse().ok().filter(|vlan| (1..4095).contains(vlan))?),
+            ("vlan", value) => self.vlan = Some(words::vlan(value)?),
             ("library", path) if !path.is_empty() => self.library = Some(path.into()),
             ("sysfs", path) if !path.is_empty() => self.sysfs = path.into(),
             _ => return None,
@@ -145,6 +136,7 @@ impl FromStr for Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
     #[test]
     fn a_ring_holds_what_comes_while_it_is_needed() {

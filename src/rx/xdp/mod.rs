@@ -48,8 +48,6 @@ pub(crate) use btf::FILE as BTF;
 pub use device::Attached;
 #[cfg(feature = "verbs")]
 pub(in crate::rx) use leg::admits;
-#[cfg(feature = "verbs")]
-pub(in crate::rx) use options::time;
 pub use options::{BusyPoll, Mode, Options};
 
 use super::socket::{MAX_LEGS, find_interface, open, tai_now, tai_offset};

@@ -1,7 +1,8 @@
 //! What an AF_XDP receiver is told.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::rx::socket::Stamping;
+use crate::rx::words;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,16 +95,9 @@ impl Options {
     /// # Errors
     /// A word is not known, or its value makes no sense.
     pub fn change(&mut self, text: &str) -> Result<()> {
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            self.change_one(name, value).ok_or_else(|| {
-                Error::new(Kind::Usage, format!("`{word}` is nothing that AF_XDP can be told")).cure(
-                    "choose among mode=zero-copy|native|generic, stamps=auto|software|hardware, queue=N, steer, vlan=N, \
-                     hold=TIME, busy-poll=TIME, helper=PATH; times as 500us, 20ms or 1s",
-                )
-            })?;
-        }
-        Ok(())
+        let known = "mode=zero-copy|native|generic, stamps=auto|software|hardware, queue=N, steer, vlan=N, hold=TIME, \
+                     busy-poll=TIME, helper=PATH; times as 500us, 20ms or 1s";
+        words::each(text, ',', "AF_XDP", known, |name, value| self.change_one(name, value))
     }
 
     fn change_one(&mut self, name: &str, value: &str) -> Option<()> {
@@ -111,15 +105,13 @@ impl Options {
             ("mode", "zero-copy") => self.mode = Some(Mode::ZeroCopy),
             ("mode", "native") => self.mode = Some(Mode::Native),
             ("mode", "generic") => self.mode = Some(Mode::Generic),
-            ("stamps", "auto") => self.stamps = Stamping::Auto,
-            ("stamps", "software") => self.stamps = Stamping::Software,
-            ("stamps", "hardware") => self.stamps = Stamping::Hardware,
+            ("stamps", value) => self.stamps = words::stamping(value)?,
             ("queue", value) => self.queue = Some(value.parse().ok()?),
             ("steer", "") => self.steer = true,
-            ("vlan", value) => self.vlan = Some(value.parse().ok().filter(|vlan| (1..4095).contains(vlan))?),
-            ("hold", value) => self.hold = time(value)?,
+            ("vlan", value) => self.vlan = Some(words::vlan(value)?),
+            ("hold", value) => self.hold = words::time(value)?,
             ("busy-poll", value) => {
-                let micros = u32::try_from(time(value)?.as_micros()).ok().filter(|n| *n > 0)?;
+                let micros = u32::try_from(words::time(value)?.as_micros()).ok().filter(|n| *n > 0)?;
                 self.busy_poll = Some(BusyPoll { micros, budget: BUDGET });
             }
             ("helper", path) if !path.is_empty() => self.helper = Some(path.into()),
@@ -129,22 +121,10 @@ impl Options {
     }
 }
 
-/// A time such as `500us`, `20ms`, `1s`.
-pub fn time(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        "us" => Duration::from_micros(number),
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
     #[test]
     fn words_change_what_they_name() {
