@@ -53,6 +53,23 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     }
 }
 
+/// A driver of an interface says that it failed, and not that it is rights.
+#[test]
+fn missing_rights_have_their_exit_code() {
+    let dir = temp();
+    let stream = dir.write("stream.sdp", &sdp(5004));
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", program()]);
+    command.args(["--sdp", &stream, "--wait", "200ms", "--headless", "--backend", "dpdk", "--dpdk"]);
+    let output = command.arg("port=net_af_packet,iface=lo;eal=--no-huge -m 64").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("setpriv:") {
+        return println!("skipped: needs root and setpriv: {said}");
+    }
+    assert_eq!(output.status.code(), Some(77), "{said}");
+    assert!(said.contains("CAP_NET_RAW") && said.contains("setcap"), "{said}");
+}
+
 #[test]
 fn auto_takes_it_where_a_port_is_named_and_says_of_each_why_not() {
     let dir = temp();
