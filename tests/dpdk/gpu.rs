@@ -1,35 +1,20 @@
 //! Packets that DPDK brings, unpacked on a GPU: the pool's memory is registered with CUDA, or pinned from the beginning. Frames are
 //! those of the socket's, octet for octet. Needs a GPU; says "skipped" without one.
 
+use crate::on_gpu::{gpu, on_gpu};
 use crate::options;
-use crate::support::{EVEN, RATE, Sender, Sent, format};
-use gdmedia::depacketise::{Config, Depacketiser};
-use gdmedia::format::{Layout, Output, WireFormat};
-use gdmedia::frame::{Frame, FramePool};
+use crate::played::Outcome;
+use crate::support::{EVEN, Sender, Sent, format};
+use gdmedia::format::{Output, WireFormat};
 use gdmedia::gpu::Gpu;
-use gdmedia::kernel::cuda::Options;
-use gdmedia::kernel::{Colour, Conversion, CudaKernel};
-use gdmedia::mem::{Device, GpuAccess, Host, Pinned, Slab};
-use gdmedia::pipeline::{Incomplete, Pipeline, Progress};
-use gdmedia::rx::{Dpdk, Receiver, Registered, RxError, Socket, socket};
-use gdmedia::sdp::{Colorimetry, Depth, Leg, Range, Sampling, Scan, SourceFilter, Tcs};
-use gdmedia::sink::{Download, Sink};
+use gdmedia::mem::{Device, GpuAccess, Host, Pinned};
+use gdmedia::rx::{Dpdk, Receiver, Registered, Socket, socket};
+use gdmedia::sdp::{Depth, Leg, Sampling, Scan, SourceFilter};
 use gdmedia::wire::capture::PcapWriter;
 use gdmedia::wire::net::Route;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const COLOUR: Colour = Colour { colorimetry: Colorimetry::Bt709, tcs: Tcs::Sdr, range: Range::Narrow };
-
-/// Number of the frame, whole, and its rows.
-type Pictures = Vec<(u64, bool, Vec<u8>)>;
-
-fn picture(frame: &Frame<Host>) -> (u64, bool, Vec<u8>) {
-    let rows = frame.layout().planes.iter().enumerate().flat_map(|(p, plane)| (0..plane.rows).map(move |row| (p, row)));
-    let octets = rows.flat_map(|(plane, row)| frame.row(plane, row).to_vec()).collect();
-    (frame.meta().number, frame.meta().complete, octets)
-}
 
 /// Frames of a receiver, on the GPU and back. `send` sends the next packets, and says when there are none any more.
 fn frames<R>(
@@ -40,41 +25,22 @@ fn frames<R>(
     output: Output,
     mut send: impl FnMut() -> bool,
     count: u64,
-) -> Pictures
+) -> Outcome
 where
     R: Receiver + 'static,
     R::Mem: GpuAccess,
 {
     receiver.join(0, leg).unwrap();
-    let conversion = Conversion { layout: Layout::new(wire, output).unwrap(), colour: COLOUR };
-    let pictures = Arc::new(Mutex::new(Vec::new()));
-    let into = pictures.clone();
-    let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(picture(&frame)));
-    let mut download = Download::new(gpu, &conversion.layout, 2, keep).unwrap();
-    let deliver = Box::new(move |frame: Frame<Device>, _| {
-        download.take(&frame).unwrap();
-    });
-    let mut slab = Slab::new(gpu, conversion.layout.size, 8).unwrap();
-    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region)).unwrap();
-    let kernel = CudaKernel::new(gpu, conversion, receiver.ring(), Options::default()).unwrap();
-    let depacketiser = Depacketiser::video(Config::new(wire, 96, Some(RATE)));
-    let mut pipeline = Pipeline::new(receiver, depacketiser, kernel, pool, Incomplete::Show, None, deliver);
-    let begun = Instant::now();
-    let mut more = true;
-    while (more || pipeline.depacketiser().counters().received < count) && begun.elapsed() < Duration::from_secs(30) {
+    let mut played = on_gpu(gpu, receiver, wire, output);
+    let received = |played: &crate::played::Played<R, _, _>| played.pipeline.depacketiser().counters().received;
+    let (begun, mut more) = (Instant::now(), true);
+    while (more || received(&played) < count) && begun.elapsed() < Duration::from_secs(30) {
         more = more && send();
-        loop {
-            match pipeline.step() {
-                Ok(Progress::Busy) => {}
-                Ok(Progress::Idle) | Err(RxError::End) => break,
-                Err(RxError::Failed(error)) => panic!("{error}"),
-            }
-        }
+        played.step();
     }
-    assert_eq!((pipeline.depacketiser().counters().received, pipeline.depacketiser().counters().lost), (count, 0));
-    pipeline.finish(&mut Vec::new()).unwrap();
-    drop(pipeline);
-    Arc::into_inner(pictures).unwrap().into_inner().unwrap()
+    let outcome = played.finish();
+    assert_eq!((outcome.packets.received, outcome.packets.lost), (count, 0));
+    outcome
 }
 
 fn leg(destination: IpAddr, port: u16) -> Leg {
@@ -94,10 +60,7 @@ fn recorded(folder: &tempfile::TempDir, sent: &[Sent]) -> String {
 
 #[test]
 fn frames_on_the_gpu_are_those_of_sockets() {
-    let gpu = match Gpu::open(0) {
-        Ok(gpu) => gpu,
-        Err(error) => return println!("skipped: no CUDA device: {error}"),
-    };
+    let Some(gpu) = gpu() else { return };
     for (sampling, depth, output) in [
         (Sampling::YCbCr422, Depth::D10, Output::Planar),
         (Sampling::YCbCr422, Depth::D10, Output::Wire),
@@ -118,8 +81,7 @@ fn frames_on_the_gpu_are_those_of_sockets() {
             };
             frames(&gpu, socket, &leg(address.ip(), address.port()), wire, output, send, count)
         };
-        assert_eq!(by_socket.len(), 8);
-        assert!(by_socket.iter().all(|picture| picture.1));
+        assert_eq!((by_socket.shown.len(), by_socket.frames.complete), (8, 8));
         let folder = tempfile::tempdir().unwrap();
         let words = format!("port=net_pcap,rx_pcap={}", recorded(&folder, &sent));
         let group = leg("239.1.1.1".parse().unwrap(), 5004);
@@ -127,11 +89,11 @@ fn frames_on_the_gpu_are_those_of_sockets() {
         let receiver = Dpdk::<Host>::open(options(&words), &()).unwrap();
         let receiver = Registered::new(receiver, &gpu).map_err(|(error, _)| error).unwrap();
         let registered = frames(&gpu, receiver, &group, wire, output, || false, count);
-        assert!(registered == by_socket, "{sampling:?} {output:?}: registered memory");
+        registered.has_frames_of(&by_socket, &std::format!("{sampling:?} {output:?}: registered memory"));
         // Memory that CUDA has given.
         let receiver = Dpdk::<Pinned>::open(options(&words), &gpu).unwrap();
         let pinned = frames(&gpu, receiver, &group, wire, output, || false, count);
-        assert!(pinned == by_socket, "{sampling:?} {output:?}: pinned memory");
+        pinned.has_frames_of(&by_socket, &std::format!("{sampling:?} {output:?}: pinned memory"));
         println!("{sampling:?} {output:?}: 8 frames of {count} packets are equal");
     }
     let refused = Dpdk::<Device>::open_split(options("port=net_null70"), &gpu).map(drop).unwrap_err();

@@ -10,6 +10,12 @@ mod failures;
 mod gpu;
 #[path = "../netns/mod.rs"]
 mod netns;
+#[cfg(feature = "cuda")]
+#[path = "../support/on_gpu.rs"]
+mod on_gpu;
+#[cfg(feature = "cuda")]
+#[path = "../support/played.rs"]
+mod played;
 mod ports;
 mod program;
 #[path = "../support/mod.rs"]

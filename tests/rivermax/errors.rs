@@ -1,6 +1,7 @@
 //! Every call that the library may refuse: what a person reads, and that nothing is left behind.
 
-use crate::card::{Card, alone, controls, options, play, receiver};
+use crate::card::{Card, alone, controls, options, receiver};
+use crate::played::play;
 use crate::support::{EVEN, Sender, format};
 use gdmedia::mem::Host;
 use gdmedia::rx::rivermax::library::{Status, stand_in};

@@ -1,48 +1,26 @@
 //! Rings that a GPU reads: headers in memory of the host, data in memory of the GPU, written there by the stand-in's own
 //! copies. Frames are those of ordinary memory on the CPU, octet for octet. Needs a GPU; says "skipped" without one.
-#![allow(unsafe_code)]
 
-use crate::card::{COLOUR, Card, Shown, alone, depacketiser, options, reference, show};
+use crate::card::{Card, alone, options};
+use crate::on_gpu::{self, gpu, settle};
+use crate::played::{Outcome, reference};
 use crate::support::{EVEN, Sender, Sent, format, picture};
-use gdmedia::format::{Layout, Output, WireFormat};
-use gdmedia::frame::{Frame, FramePool};
-use gdmedia::gpu::{Gpu, check, sys};
-use gdmedia::kernel::cuda::{Options as Way, Transfer};
-use gdmedia::kernel::{Conversion, CudaKernel, Windows};
-use gdmedia::mem::{Device, GpuAccess, Host, Pinned, Slab};
+use gdmedia::format::{Output, WireFormat};
+use gdmedia::gpu::Gpu;
+use gdmedia::kernel::Windows;
+use gdmedia::mem::{Device, GpuAccess, Pinned};
 use gdmedia::packetise::Cut;
-use gdmedia::pipeline::{Incomplete, Pipeline, Progress};
 use gdmedia::rx::rivermax::{Options, Order, Planes, Split};
-use gdmedia::rx::{Receiver, Rivermax, RxError};
+use gdmedia::rx::{Receiver, Rivermax};
 use gdmedia::sdp::{Depth, Sampling, Scan};
-use gdmedia::sink::{Download, Sink};
-use gdmedia::stats::FrameCounters;
-use std::sync::{Arc, Mutex};
-
-fn gpu() -> Option<Arc<Gpu>> {
-    Gpu::open(0).map_err(|error| println!("skipped: no CUDA device: {error}")).ok()
-}
-
-/// The card goes on only when what was started has been read: laps are a matter of their own.
-fn settle(gpu: &Gpu) {
-    gpu.bind().unwrap();
-    // SAFETY: no argument; the context is bound.
-    check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() }).unwrap();
-}
+use std::sync::Arc;
 
 /// Through a ring in the space `M`; nothing where the GPU has no such memory.
-fn on_gpu<M>(
-    gpu: &Arc<Gpu>,
-    wire: WireFormat,
-    sent: &[Sent],
-    split: Split,
-    order: Order,
-) -> Option<(Vec<Shown>, FrameCounters)>
+fn on_gpu<M>(gpu: &Arc<Gpu>, wire: WireFormat, sent: &[Sent], split: Split, order: Order) -> Option<Outcome>
 where
     M: Planes<Source = Arc<Gpu>> + GpuAccess,
 {
     let card = Card::new();
-    let conversion = Conversion { layout: Layout::new(wire, Output::Wire).unwrap(), colour: COLOUR };
     let mut receiver = match Rivermax::<M>::open(&options(&[card], split, order, 512), &[card.leg()], gpu) {
         Ok(receiver) => receiver,
         Err(error) => {
@@ -52,35 +30,15 @@ where
     };
     receiver.join_all(&[card.leg()]).unwrap();
     assert_eq!(receiver.ring().body_plane().is_some(), split != Split::None);
-    let shown = Arc::new(Mutex::new(Vec::new()));
-    let into = shown.clone();
-    let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(show(&frame)));
-    let mut download = Download::new(gpu, &conversion.layout, 2, keep).unwrap();
-    let deliver = Box::new(move |frame: Frame<Device>, _| {
-        download.take(&frame).unwrap();
-    });
-    let mut slab = Slab::new(gpu, conversion.layout.size, 8).unwrap();
-    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region)).unwrap();
-    let way = Way { transfer: Transfer::Auto, ..Way::default() };
-    let kernel = CudaKernel::new(gpu, conversion, receiver.ring(), way).unwrap();
-    let mut pipeline = Pipeline::new(receiver, depacketiser(wire), kernel, pool, Incomplete::Show, None, deliver);
-    let step = |pipeline: &mut Pipeline<Rivermax<M>, Device, CudaKernel>| loop {
-        match pipeline.step() {
-            Ok(Progress::Busy) => {}
-            Ok(Progress::Idle) | Err(RxError::End) => return,
-            Err(RxError::Failed(error)) => panic!("{error}"),
-        }
-    };
+    let mut played = on_gpu::on_gpu(gpu, receiver, wire, Output::Wire);
+    // The card goes on only when what was started has been read: laps are a matter of their own.
     for part in sent.chunks(24) {
         card.deliver(part);
-        step(&mut pipeline);
+        played.step();
         settle(gpu);
-        step(&mut pipeline);
+        played.step();
     }
-    pipeline.finish(&mut Vec::new()).unwrap();
-    let counters = pipeline.frames();
-    drop(pipeline);
-    Some((std::mem::take(&mut *shown.lock().unwrap()), counters))
+    Some(played.finish())
 }
 
 #[test]
@@ -113,17 +71,8 @@ fn frames_by_memory_of_the_gpu_are_those_of_sockets() {
                     on_gpu::<Device>(&gpu, wire, &sent, split, order),
                     on_gpu::<Pinned>(&gpu, wire, &sent, split, order),
                 ];
-                for (shown, counters) in all.into_iter().flatten() {
-                    assert_eq!(counters, expected.frames, "{wire:?} {cut:?} {split:?} {order:?}");
-                    for (got, expected) in shown.iter().zip(&expected.shown) {
-                        assert_eq!(
-                            (got.number, got.complete, &got.missing),
-                            (expected.number, expected.complete, &expected.missing)
-                        );
-                        let wrong = got.octets.iter().zip(&expected.octets).position(|(a, b)| a != b);
-                        assert_eq!(wrong, None, "{wire:?} {cut:?} {split:?} {order:?} frame {}", got.number);
-                    }
-                    assert_eq!(shown.len(), expected.shown.len());
+                for outcome in all.into_iter().flatten() {
+                    outcome.has_frames_of(&expected, &std::format!("{wire:?} {cut:?} {split:?} {order:?}"));
                 }
             }
         }
@@ -143,28 +92,14 @@ fn frames_that_are_windows_of_the_ring_are_right_too() {
         Err(error) => return println!("skipped: {error}"),
     };
     receiver.join_all(&[card.leg()]).unwrap();
-    let conversion = Conversion { layout: Layout::new(wire, Output::Wire).unwrap(), colour: COLOUR };
-    let shown = Arc::new(Mutex::new(Vec::new()));
-    let into = shown.clone();
-    let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(show(&frame)));
-    let mut download = Download::new(&gpu, &conversion.layout, 2, keep).unwrap();
-    let deliver = Box::new(move |frame: Frame<Device>, _| {
-        download.take(&frame).unwrap();
-    });
-    let mut slab = Slab::new(&gpu, conversion.layout.size, 8).unwrap();
-    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region)).unwrap();
-    let kernel = CudaKernel::new(&gpu, conversion.clone(), receiver.ring(), Way::default()).unwrap();
-    let kernel = Windows::new(kernel, &conversion, receiver.ring(), Ok(()));
-    let mut pipeline = Pipeline::new(receiver, depacketiser(wire), kernel, pool, Incomplete::Show, None, deliver);
+    let windows = |kernel, conversion: &_, ring: &_| Windows::new(kernel, conversion, ring, Ok(()));
+    let mut played = on_gpu::on_gpu_by(&gpu, receiver, wire, Output::Wire, windows);
     for part in sent.chunks(24) {
         card.deliver(part);
-        while matches!(pipeline.step(), Ok(Progress::Busy)) {}
+        played.step();
         settle(&gpu);
     }
-    pipeline.finish(&mut Vec::new()).unwrap();
-    let counters = pipeline.frames();
-    drop(pipeline);
-    assert_eq!((counters.complete, counters.windows, counters.torn), (12, 12, 0), "{counters:?}");
-    let shown = shown.lock().unwrap();
+    let Outcome { frames, shown, .. } = played.finish();
+    assert_eq!((frames.complete, frames.windows, frames.torn), (12, 12, 0), "{frames:?}");
     assert!(shown.len() == 12 && shown.iter().enumerate().all(|(n, shown)| shown.octets == picture(wire, n)));
 }

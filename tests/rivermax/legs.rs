@@ -1,6 +1,7 @@
 //! Two legs of ST 2022-7 with losses of their own: frames are whole wherever one leg had the packet.
 
-use crate::card::{Card, Dice, Outcome, alone, options, play, receiver};
+use crate::card::{Card, alone, options, receiver};
+use crate::played::{Dice, Outcome, play};
 use crate::support::{EVEN, Sender, Sent, format, picture};
 use gdmedia::format::WireFormat;
 use gdmedia::rx::Receiver;

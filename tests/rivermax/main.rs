@@ -8,7 +8,12 @@ mod errors;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod legs;
+#[cfg(feature = "cuda")]
+#[path = "../support/on_gpu.rs"]
+mod on_gpu;
 mod opening;
+#[path = "../support/played.rs"]
+mod played;
 mod properties;
 mod ring;
 #[path = "../support/mod.rs"]

@@ -1,6 +1,7 @@
 //! Whatever sizes, cuts, losses, copies, disorder and ring: the frames of the same packets by sockets.
 
-use crate::card::{Card, Dice, alone, options, play, receiver, reference};
+use crate::card::{Card, alone, options, receiver};
+use crate::played::{Dice, play, reference};
 use crate::support::{Sender, Sent, cuts, formats};
 use gdmedia::rx::rivermax::library::stand_in;
 use gdmedia::rx::rivermax::{Order, Split};

@@ -1,6 +1,7 @@
 //! The ring: where it wraps, what is overwritten, what does not fit.
 
-use crate::card::{Card, Played, alone, conversion, options, play, receiver, reference};
+use crate::card::{Card, alone, options, receiver};
+use crate::played::{Played, conversion, play, reference};
 use crate::support::{EVEN, Sender, Sent, format, octets_of, picture};
 use gdmedia::format::WireFormat;
 use gdmedia::frame::{Frame, FrameBuf};

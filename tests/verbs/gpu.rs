@@ -1,45 +1,32 @@
 //! Rings that a GPU reads: headers in memory of the host, payload in memory of the GPU, written there by the stand-in's own
 //! copies. Frames are those of ordinary memory on the CPU, octet for octet. Needs a GPU; says "skipped" without one.
-#![allow(unsafe_code)]
 
-use crate::card::{COLOUR, Card, Shown, depacketiser, reference, show};
+use crate::card::Card;
 use crate::library::{ANY_MAC, NO_DMABUF, PEERMEM, Ways};
+use crate::on_gpu::{self, gpu, settle};
+use crate::played::{Outcome, reference};
 use crate::support::{EVEN, Sender, Sent, format};
-use gdmedia::format::{Layout, Output, WireFormat};
-use gdmedia::frame::{Frame, FramePool};
-use gdmedia::gpu::{Gpu, check, sys};
-use gdmedia::kernel::cuda::{Options as Way, Transfer};
-use gdmedia::kernel::{Conversion, CudaKernel};
-use gdmedia::mem::{Device, GpuAccess, Host, Pinned, Slab};
+use gdmedia::format::{Output, WireFormat};
+use gdmedia::gpu::Gpu;
+use gdmedia::mem::{Device, GpuAccess, Pinned};
 use gdmedia::packetise::Cut as Packets;
-use gdmedia::pipeline::{Incomplete, Pipeline, Progress};
 use gdmedia::rx::verbs::{Cut, Options, Payload};
-use gdmedia::rx::{Receiver, RxError, Verbs};
+use gdmedia::rx::{Receiver, Verbs};
 use gdmedia::sdp::{Depth, Sampling, Scan};
-use gdmedia::sink::{Download, Sink};
-use gdmedia::stats::{FrameCounters, PacketCounters, Reason};
-use std::sync::{Arc, Mutex};
+use gdmedia::stats::Reason;
+use std::sync::Arc;
 
-fn gpu() -> Option<Arc<Gpu>> {
-    Gpu::open(0).map_err(|error| println!("skipped: no CUDA device: {error}")).ok()
-}
-
-/// What the card writes is there for whoever reads it, as behind a bus: the stand-in's copies are.
-fn settle(gpu: &Gpu) {
-    gpu.bind().unwrap();
-    // SAFETY: no argument; the context is bound.
-    check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() }).unwrap();
-}
-
-/// Frames as they came out, counters, and what was said.
-type Came = (Vec<Shown>, FrameCounters, PacketCounters, String);
-
-/// Through a ring in the space `M`; nothing where the GPU has no such memory.
-fn on_gpu<M>(gpu: &Arc<Gpu>, card: &Card, options: &Options, wire: WireFormat, sent: &[Sent]) -> Option<Came>
+/// Through a ring in the space `M`, and what was said; nothing where the GPU has no such memory.
+fn on_gpu<M>(
+    gpu: &Arc<Gpu>,
+    card: &Card,
+    options: &Options,
+    wire: WireFormat,
+    sent: &[Sent],
+) -> Option<(Outcome, String)>
 where
     M: Payload<Source = Arc<Gpu>> + GpuAccess,
 {
-    let conversion = Conversion { layout: Layout::new(wire, Output::Wire).unwrap(), colour: COLOUR };
     let mut receiver = match Verbs::<M>::open(options, &[card.leg()], gpu) {
         Ok(receiver) => receiver,
         Err(error) => {
@@ -49,36 +36,17 @@ where
     };
     receiver.join_all(&[card.leg()]).unwrap();
     let mut said = receiver.caps().notes.clone();
-    let shown = Arc::new(Mutex::new(Vec::new()));
-    let into = shown.clone();
-    let keep = Box::new(move |frame: Frame<Host>| into.lock().unwrap().push(show(&frame)));
-    let mut download = Download::new(gpu, &conversion.layout, 2, keep).unwrap();
-    let deliver = Box::new(move |frame: Frame<Device>, _| {
-        download.take(&frame).unwrap();
-    });
-    let mut slab = Slab::new(gpu, conversion.layout.size, 8).unwrap();
-    let pool = FramePool::new(conversion.layout.clone(), slab.regions().into_iter(), |_, region| Ok(region)).unwrap();
-    let way = Way { transfer: Transfer::Auto, ..Way::default() };
-    let kernel = CudaKernel::new(gpu, conversion, receiver.ring(), way).unwrap();
-    let mut pipeline = Pipeline::new(receiver, depacketiser(wire), kernel, pool, Incomplete::Show, None, deliver);
-    let step = |pipeline: &mut Pipeline<Verbs<M>, Device, CudaKernel>| loop {
-        match pipeline.step() {
-            Ok(Progress::Busy) => {}
-            Ok(Progress::Idle) | Err(RxError::End) => return,
-            Err(RxError::Failed(error)) => panic!("{error}"),
-        }
-    };
+    let mut played = on_gpu::on_gpu(gpu, receiver, wire, Output::Wire);
+    // What the card writes is there for whoever reads it, as behind a bus: the stand-in's copies are.
     for part in sent.chunks(24) {
         card.deliver(part);
-        step(&mut pipeline);
+        played.step();
         settle(gpu);
-        step(&mut pipeline);
+        played.step();
     }
-    pipeline.finish(&mut said).unwrap();
-    let (counters, packets) = (pipeline.frames(), pipeline.depacketiser().counters());
-    drop(pipeline);
-    let shown = std::mem::take(&mut *shown.lock().unwrap());
-    Some((shown, counters, packets, said.join("\n")))
+    let outcome = played.finish();
+    said.extend(outcome.remarks.iter().cloned());
+    Some((outcome, said.join("\n")))
 }
 
 /// Every 41st packet is missing, but for the first frame's.
@@ -116,18 +84,9 @@ fn frames_by_memory_of_the_gpu_are_those_of_sockets() {
                 on_gpu::<Device>(&gpu, &card, &options, wire, &sent),
                 on_gpu::<Pinned>(&gpu, &card, &options, wire, &sent),
             ];
-            for (shown, counters, packets, _) in all.into_iter().flatten() {
-                assert_eq!(counters, expected.frames, "{wire:?} {cut:?}");
-                assert_eq!(packets, expected.packets, "{wire:?} {cut:?}");
-                assert_eq!(shown.len(), expected.shown.len());
-                for (got, expected) in shown.iter().zip(&expected.shown) {
-                    assert_eq!(
-                        (got.number, got.complete, &got.missing),
-                        (expected.number, expected.complete, &expected.missing)
-                    );
-                    let wrong = got.octets.iter().zip(&expected.octets).position(|(a, b)| a != b);
-                    assert_eq!(wrong, None, "{wire:?} {cut:?} frame {}", got.number);
-                }
+            for (outcome, _) in all.into_iter().flatten() {
+                outcome.has_frames_of(&expected, &std::format!("{wire:?} {cut:?}"));
+                assert_eq!(outcome.packets, expected.packets, "{wire:?} {cut:?}");
             }
         }
     }
@@ -140,7 +99,7 @@ fn each_way_into_the_gpu_is_said_with_the_reason() {
     let sent = Sender::plain(wire, EVEN).frames(2);
     let card = Card::with(Ways { flags: NO_DMABUF | PEERMEM, ..Ways::default() });
     let options = card.options(Cut::Auto, 256);
-    let Some((shown, _, _, said)) = on_gpu::<Device>(&gpu, &card, &options, wire, &sent) else { return };
+    let Some((Outcome { shown, .. }, said)) = on_gpu::<Device>(&gpu, &card, &options, wire, &sent) else { return };
     assert!(shown.len() == 2 && said.contains("by nvidia-peermem; not by dma-buf: "), "{said}");
     assert!(said.contains("the first 96 octets of frames in 1 MiB of the host, the rest in "), "{said}");
     // Neither way: all is given back, and both reasons are in one line.
@@ -151,7 +110,7 @@ fn each_way_into_the_gpu_is_said_with_the_reason() {
     assert!(error.cure_text().contains("pinned memory"), "{error}");
     assert_eq!(card.control.counts().mrs, 0);
     // In pinned memory packets lie whole.
-    let (shown, frames, packets, said) = on_gpu::<Pinned>(&gpu, &card, &options, wire, &sent).unwrap();
+    let (Outcome { shown, frames, packets, .. }, said) = on_gpu::<Pinned>(&gpu, &card, &options, wire, &sent).unwrap();
     assert_eq!(shown.len(), 2, "{frames:?} {packets:?} {said}");
     assert!(said.contains("packets whole in 1 MiB, pinned memory of the host"), "{said}");
 }
@@ -171,7 +130,7 @@ fn headers_that_end_in_memory_of_the_gpu_are_counted_with_the_cure() {
     // 42 octets before RTP, then 12, 8 of contributing sources, 20: 82.
     for (cut, whole) in [(Cut::At(82), true), (Cut::At(81), false)] {
         let came = on_gpu::<Device>(&gpu, &card, &card.options(cut, 256), wire, &sent);
-        let Some((_, frames, packets, said)) = came else { return };
+        let Some((Outcome { frames, packets, .. }, said)) = came else { return };
         assert_eq!(frames.complete, if whole { 3 } else { 0 }, "{cut:?} {packets:?}");
         let split = packets.rejected.get(Reason::Split);
         assert_eq!(split > 0, !whole, "{packets:?}");

@@ -7,7 +7,12 @@ mod errors;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod library;
+#[cfg(feature = "cuda")]
+#[path = "../support/on_gpu.rs"]
+mod on_gpu;
 mod opening;
+#[path = "../support/played.rs"]
+mod played;
 mod program;
 mod properties;
 mod removed;

@@ -1,7 +1,8 @@
 //! Whatever sizes, cuts, rings and leases: octets come through unchanged, and counts are right.
 
-use crate::card::{Card, Dice, any, frame, octets, play, reference};
+use crate::card::{Card, any, frame, octets};
 use crate::library::{NO_CQ_EX, Ways};
+use crate::played::{Dice, play, reference};
 use crate::support::{Sender, Sent, cuts, formats};
 use gdmedia::ring::Lease;
 use gdmedia::rx::Receiver;

@@ -1,7 +1,8 @@
 //! The ring: both kinds of entries, where it wraps, what comes while it is full, what does not fit.
 
-use crate::card::{Card, frame, octets, play, poll};
+use crate::card::{Card, frame, octets, poll};
 use crate::library::{TOO_LONG_DROPS, TOO_LONG_KEEPS, Ways};
+use crate::played::play;
 use crate::support::{EVEN, Sender, Sent, format, picture};
 use gdmedia::format::WireFormat;
 use gdmedia::packetise::Cut as Packets;

@@ -1,7 +1,8 @@
 //! Time stamps: of the device's clock, of its counter, of the poll.
 
-use crate::card::{Card, now};
+use crate::card::Card;
 use crate::library::{NO_CQ_EX, NO_STAMPS, NO_WALLCLOCK, Ways};
+use crate::played::now;
 use gdmedia::mem::Host;
 use gdmedia::rx::socket::Stamping;
 use gdmedia::rx::verbs::{Cut, Options};
