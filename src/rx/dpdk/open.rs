@@ -28,7 +28,7 @@ const CUT_BEFORE: u16 = 14 + 20 + 8;
 
 impl<M: Planes> Dpdk<M> {
     /// Opens the ports that the options name; packets lie whole in memory of the host. `from` gives the memory. Nothing is received
-    /// before [`Receiver::join`].
+    /// before [`Receiver::join`](crate::rx::Receiver::join).
     ///
     /// # Errors
     /// DPDK does not start, a port cannot be had, or there is no memory; each has words of its own, and the process goes on.
