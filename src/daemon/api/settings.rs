@@ -1,6 +1,7 @@
 //! The table `[api]` of the configuration.
 
 use super::guard::Policy;
+use super::proxies::Proxies;
 use crate::daemon::config::table::{Written, table, words};
 use crate::error::{Error, Kind, Result};
 use serde::{Deserialize, Deserializer};
@@ -14,8 +15,11 @@ table! {
         listen: Listen = Listen::default(), "\"127.0.0.1:8080\"";
         /// Listens beyond this machine although there are no tokens: whoever reaches it sees and steers everything.
         open: bool = false, "true";
-        /// Names that clients may have for it, besides addresses, `localhost` and this machine's name.
+        /// Names that clients may have for it, besides addresses, `localhost`, this machine's name and `address` in `[nmos]`.
         hosts: Vec<String> = Vec::new(), "[\"ingest.example.org\"]";
+        /// Proxies whose `X-Forwarded-For` says who asks, for the limits: addresses, or networks of them.
+        /// Each has to add at its end whom it heard it from.
+        trusted_proxies: Vec<String> = Vec::new(), "[\"127.0.0.1\", \"10.0.0.0/24\"]";
         /// HTTPS instead of HTTP, at all addresses.
         tls: Option<Tls> = None, "";
         /// Who may do what. Where there is one, every request for data needs one, from this machine as well.
@@ -190,6 +194,7 @@ impl Settings {
                 "write certificate = \"/etc/gdmedia/tls.crt\" and key = \"/etc/gdmedia/tls.key\"",
             );
         }
+        Proxies::read(&self.trusted_proxies)?;
         self.limits.check()
     }
 }
