@@ -54,8 +54,11 @@ function picture(value, word) {
   const away = !preview || value.state === "stopped" || age === null || age > 1500;
   frame.classList.toggle("stale", away);
   $("tally").className = away ? "tally" : "tally on";
-  text("tally", away ? "NO PICTURE" : "LIVE");
-  text("number", preview && preview.frame !== null ? "frame " + grouped(preview.frame) : "");
+  text("tally", away ? "NO PICTURE" : share.mayLive() ? "LIVE" : "LIVE, 2/s");
+  $("tally").title = away || share.mayLive() ? "" : "Pages that were looked at later have the smooth pictures; click on this one";
+  // While it has a picture now and then nobody may watch in between.
+  const shown = !preview ? null : share.mayLive() ? preview.frame : live.dataset.number && Number(live.dataset.number);
+  text("number", typeof shown === "number" ? "frame " + grouped(shown) : "");
   $("away").hidden = !away;
   $("wave").hidden = $("vector").hidden = !preview;
   if (scopesOff) $("vector").hidden = true;
