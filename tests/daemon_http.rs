@@ -247,12 +247,34 @@ fn where_it_cannot_listen_it_does_not_begin() {
         (format!("listen = \"{taken}\""), 69, "the TCP port is in use"),
         ("listen = \"127.0.0.1\"".to_owned(), 64, "has no port"),
         ("listen = []\n[api.limits]\nbody = 1".to_owned(), 64, "body = 1 in [api.limits]"),
+        ("trusted_proxies = [\"proxy\"]".to_owned(), 64, "\"proxy\" is no address and no network"),
+        (
+            "[nmos]\nenabled = true\naddress = [\"rx.local\"]".to_owned(),
+            64,
+            "address in [nmos]: the name rx.local is one of mDNS",
+        ),
+        (
+            "[nmos]\nenabled = true\nregistry = [\"http://192.0.2.5:8010\"]".to_owned(),
+            64,
+            "it is at 127.0.0.1:8080, where every controller finds itself",
+        ),
     ] {
         let config = dir.write("gdmedia.toml", &format!("[api]\n{api}\n"));
         let output = gdmedia(&["daemon", "-c", &config]);
         assert_eq!(output.code, code, "{}", output.stderr);
         assert!(output.stderr.contains(words) && output.stderr.contains("cure: "), "{}", output.stderr);
+        // What needs no port is said beforehand.
+        let checked = gdmedia(&["daemon", "--check", "-c", &config]);
+        assert_eq!(checked.stderr.contains(words), code == 64, "{}", checked.stderr);
     }
+    // A registry that is looked for may be on this machine: that is no error.
+    let config = dir.write("gdmedia.toml", "[nmos]\nenabled = true\n");
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert!(
+        output.code == 0 && output.stderr.contains("NMOS: controllers are told 127.0.0.1:8080"),
+        "{}",
+        output.stderr
+    );
     let none = dir.join("none").display().to_string();
     let config = dir.write("gdmedia.toml", &format!("[[api.tokens]]\nname = \"wall\"\nfile = \"{none}\"\n"));
     let output = gdmedia(&["daemon", "--check", "-c", &config]);
