@@ -162,3 +162,27 @@ impl AsyncWrite for Patient {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(all(test, feature = "daemon"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_our_turn_from_the_body_to_the_answer() {
+        let turn = Turn::default();
+        let told = turn.clone();
+        assert!(!turn.is_ours(), "nobody has asked");
+        told.asked(false);
+        assert!(turn.is_ours());
+        told.answered();
+        assert!(!turn.is_ours());
+        told.asked(true);
+        assert!(!turn.is_ours(), "its body is to come");
+        told.has_body();
+        assert!(turn.is_ours());
+        told.answered();
+        // A body that is given up after the answer.
+        told.has_body();
+        assert!(!turn.is_ours());
+    }
+}
