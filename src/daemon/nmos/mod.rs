@@ -22,6 +22,7 @@ pub use takes::{check, sets};
 
 use super::Control;
 use crate::error::{Error, Kind, Result};
+use crate::unix::rights;
 use bridge::Bridge;
 use gdmedia_nmos::registration::Find;
 use gdmedia_nmos::registration::client::Plain;
@@ -68,7 +69,11 @@ impl Running {
         let (state, stop) = (Arc::<Mutex<Status>>::default(), Arc::<watch::Stop>::default());
         let watch = watch::Watch::new(node.clone(), bridge, control, settings.clone(), place, say, state.clone());
         let (theirs, node_of) = (stop.clone(), node.clone());
-        let work = move || watch.run(&theirs, registries.map(|find| (node_of, find)));
+        let work = move || {
+            // Those that it begins talk to registries, and to whoever answers multicast DNS.
+            rights::none();
+            watch.run(&theirs, registries.map(|find| (node_of, find)));
+        };
         let thread = std::thread::Builder::new().name("nmos".into()).spawn(work).map_err(|error| {
             Error::new(Kind::Unavailable, "no thread for the NMOS node")
                 .because(error)
