@@ -138,8 +138,14 @@ fn a_leg_that_gives_errors_only_does_not_touch_the_other() {
         card.control.inject(&frame(&to_other, &[0x90; 300]), 0);
         assert_eq!(poll(&mut receiver).len(), 1);
     });
+    // What the port drops from here on is seen by the leg that is left.
+    let before = card.control.counts().out_of_buffer;
+    (0..100).for_each(|_| drop(card.control.inject(&frame(&to_other, &[0x90; 300]), 0)));
+    let dropped = card.control.counts().out_of_buffer;
+    assert!(dropped >= before + 36, "64 entries: {before} {dropped}");
     let mut remarks = Vec::new();
     receiver.finish(&mut remarks).unwrap();
+    assert_eq!(receiver.counters().kernel_dropped, dropped);
     let remark = remarks.iter().find(|r| r.contains("nothing came by it any more")).expect("it is told");
     assert!(remark.contains("leg 0") && remark.contains("gives errors and nothing else"), "{remark}");
 }
