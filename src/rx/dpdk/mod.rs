@@ -13,7 +13,8 @@
 //! | `shim/*.c` | DPDK: its environment, pools, ports, rules. No structure of it crosses over |
 //! | `abi` | the shim's calls |
 //! | `eal` | one start for all receivers of a process |
-//! | `port` | a port: attached, started, who has it beside us |
+//! | `port`, `name`, `failure` | a port: attached, started, who has it beside us; what it is called; the words for what is not had |
+//! | `link` | whether its link is up |
 //! | `leg` | what a leg's packets look like, and what makes them come |
 //! | `open` | everything between the options and the first packet |
 //! | `ticks` | what a card's clock counts |
@@ -26,7 +27,10 @@
 
 mod abi;
 mod eal;
+mod failure;
 mod leg;
+mod link;
+mod name;
 mod open;
 mod options;
 mod port;
@@ -133,6 +137,12 @@ impl<M: Planes> Dpdk<M> {
                         unsafe { packet.free() };
                         continue;
                     };
+                    if !packet.is_whole() {
+                        // What it names beyond its pieces is old, or another packet's.
+                        self.counters.hardware_issues += 1;
+                        self.unwanted.push(at);
+                        continue;
+                    }
                     let start = at as usize;
                     let frame = memory.get(start..start.saturating_add(packet.here as usize)).unwrap_or_default();
                     let sorted = sort(frame, packet.octets, recorded, &self.legs, number);
@@ -254,7 +264,7 @@ impl<M: Planes> Dpdk<M> {
                 events.extend(of_it.map(|(leg, _)| Event { at: now, what: What::InterfaceGone { leg: leg as u8 } }));
             }
         }
-        self.counters.kernel_dropped = self.lost + self.ports.iter().map(lost).sum::<u64>();
+        self.counters.kernel_dropped = self.lost + self.ports.iter().map(Port::lost).sum::<u64>();
         if !self.ports.is_empty() && self.ports.iter().all(|port| port.gone) {
             // That ends this receiver. The next one may have the same ports, while buffers of these are read still.
             self.broken = self.ports.last().map(|port| port.name().to_owned());
@@ -269,7 +279,7 @@ impl<M: Planes> Dpdk<M> {
     fn lost_of(&self, leg: usize) -> u64 {
         let joined = self.legs.get(leg).and_then(Option::as_ref);
         let port = joined.and_then(|leg| self.ports.get(leg.port));
-        port.map_or_else(|| self.lost_by_leg.get(leg).copied().unwrap_or(0), lost)
+        port.map_or_else(|| self.lost_by_leg.get(leg).copied().unwrap_or(0), Port::lost)
     }
 
     /// Gives a leg up.
@@ -279,11 +289,6 @@ impl<M: Planes> Dpdk<M> {
             port.leave(leg, joined);
         }
     }
-}
-
-/// What a port has lost.
-fn lost(port: &Port) -> u64 {
-    port.counted().lost()
 }
 
 impl<M: Planes> Receiver for Dpdk<M> {
@@ -363,13 +368,21 @@ impl<M: Planes> Receiver for Dpdk<M> {
 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let now = self.clock().unwrap_or_default();
+        self.ports.iter_mut().filter(|port| !port.gone).for_each(Port::ask);
         self.look(now);
         for port in self.ports.iter() {
             let (name, c) = (port.name(), port.counted());
             remarks.push(format!(
-                "{name}: {} packets; lost: {} because nobody took them in time, {} without a buffer, {} with errors",
-                c.packets, c.missed, c.no_buffer, c.errors
+                "{name}: {} packets; lost: {} because nobody took them in time, {} with errors",
+                c.packets, c.missed, c.errors
             ));
+            if c.no_buffer > 0 {
+                remarks.push(format!("{name}: buffers ran out {} times: hold packets for longer (hold=)", c.no_buffer));
+            }
+            if port.link().downs() > 0 || port.link().is_down() {
+                let now = if port.link().is_down() { ", and is down" } else { "" };
+                remarks.push(format!("warning: {name}: its link went down {} times{now}", port.link().downs()));
+            }
             if let Some(host) = port.host() {
                 remarks.push(format!("{name}: {} questions of the network (ARP, IGMP) answered", host.answered()));
                 if host.conflicts() > 0 {
