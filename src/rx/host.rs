@@ -533,7 +533,8 @@ mod tests {
         let reports = |frames: &[Vec<u8>]| -> Vec<Vec<u8>> {
             frames.iter().filter(|f| f[12..14] == [8, 0]).map(|f| igmp_of(f).1[8..].to_vec()).collect()
         };
-        let announced = |frames: &[Vec<u8>]| frames.iter().filter(|f| f[..6] == BROADCAST && f[12..14] == [8, 6]).count();
+        let announced =
+            |frames: &[Vec<u8>]| frames.iter().filter(|f| f[..6] == BROADCAST && f[12..14] == [8, 6]).count();
         let first = sent(|send| one.renew(at(5000), send));
         assert_eq!(reports(&first), joined);
         let then = sent(|send| one.tick(at(5010), send));

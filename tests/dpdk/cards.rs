@@ -5,6 +5,7 @@ use crate::stand_in::{Card, with_cards};
 use gdmedia::error::{Error, Kind};
 use gdmedia::event::What;
 use gdmedia::mem::Host;
+use gdmedia::ring::Slot;
 use gdmedia::rx::dpdk::Options;
 use gdmedia::rx::{Dpdk, Receiver, RxError};
 use gdmedia::sdp::{Leg, SourceFilter};
@@ -274,6 +275,62 @@ fn frames_that_are_longer_than_their_pieces_bring_nothing() {
         assert_eq!(poll(&mut receiver, |all| !all.is_empty()), [vec![8; 200]]);
         let counters = receiver.counters();
         assert_eq!((counters.hardware_issues, counters.rejected.total(), counters.datagrams), (count, 0, 1));
+    });
+}
+
+/// All octets of a packet, from both planes.
+fn octets(receiver: &Dpdk<Host>, slot: &Slot) -> Vec<u8> {
+    let octets = receiver.ring().octets(slot, 0, slot.octets).unwrap();
+    [&octets.first[..octets.first_len], &octets.rest[..octets.rest_len]].concat()
+}
+
+#[test]
+fn packets_are_cut_in_two_pools() {
+    with_cards("cards::packets_are_cut_in_two_pools", || {
+        let card = Card::new(0);
+        let open = || Dpdk::<Host>::open_split_in_host(options(&card, "address=192.0.2.7;split=26"));
+        let refused = |why: &[&str]| {
+            let error = open().map(drop).unwrap_err().to_string();
+            assert!(why.iter().all(|why| error.contains(why)) && error.contains("pinned memory"), "{error}");
+            assert_eq!((card.get("started"), card.get("reached")), (0, 0));
+        };
+        refused(&["does not cut packets in two"]);
+        // Behind headers of its choice only, as ice: that is not where we want it.
+        card.set("splits", 1).set("headers", 12);
+        refused(&["does not cut packets in two"]);
+        card.set("headers", 0).set("map", libc::EINVAL.into());
+        refused(&["memory of the GPU", "nvidia-peermem"]);
+        card.set("map", 0);
+        let mut receiver = open().unwrap();
+        receiver.join(0, &leg(GROUP)).unwrap();
+        // More of them than there are buffers, of all lengths: shorter than the cut, just as long, longer.
+        let payload = |n: usize| (0..1 + n * 7 % 1400).map(|at| (n + at * 3) as u8).collect::<Vec<u8>>();
+        let (mut fed, mut came) = (0, 0);
+        let begun = Instant::now();
+        while came < 6000 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{came} of {fed}, {:?}", receiver.counters());
+            while fed < 6000 && fed < came + 100 && card.feed(&frame(GROUP, &payload(fed)), 0) {
+                fed += 1;
+            }
+            let lease = receiver.poll().unwrap();
+            for slot in lease.slots() {
+                let wanted = payload(came);
+                // Ethernet, IPv4 and UDP are 42 octets of the 68 before the cut.
+                assert_eq!(usize::from(slot.head), wanted.len().min(26));
+                assert_eq!(octets(&receiver, slot), wanted, "{came}");
+                came += 1;
+            }
+            receiver.release(lease);
+        }
+        assert_eq!((receiver.counters().datagrams, receiver.counters().rejected.total()), (6000, 0));
+        // The second piece is shorter than the card says.
+        card.set("longer", 100);
+        assert!(card.feed(&frame(GROUP, &[7; 400]), 0));
+        poll(&mut receiver, |all| {
+            assert!(all.is_empty());
+            card.get("packets") == 6001
+        });
+        assert_eq!((receiver.counters().hardware_issues, receiver.counters().datagrams), (1, 6000));
     });
 }
 

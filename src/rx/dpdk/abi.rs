@@ -157,7 +157,6 @@ unsafe extern "C" {
     fn gd_thread_end();
     fn gd_pool_octets(count: u32, room: u32) -> u64;
     fn gd_pool_new(start: *mut c_void, octets: u64, count: u32, room: u32, pool: *mut *mut c_void) -> c_int;
-    #[cfg(feature = "cuda")]
     fn gd_pool_over(start: *mut c_void, octets: u64, count: u32, room: u32, pool: *mut *mut c_void) -> c_int;
     fn gd_pool_end(pool: *mut c_void, start: *mut c_void, octets: u64);
     fn gd_pool_left(pool: *const c_void) -> u32;
@@ -353,7 +352,6 @@ impl Pool {
     ///
     /// # Safety
     /// As of [`Pool::new`].
-    #[cfg(feature = "cuda")]
     pub unsafe fn over<M: Space>(region: &mut Region<M>, count: u32, room: u32) -> Result<Self, Refused> {
         let (start, octets) = (region.as_mut_ptr(), region.len());
         let mut raw = std::ptr::null_mut();
@@ -439,7 +437,9 @@ mod tests {
     #[test]
     fn a_packet_is_as_long_as_its_pieces() {
         let of = |octets, here, rest, pieces| Packet { octets, here, rest, pieces, ..Packet::EMPTY };
-        assert!(of(1400, 1400, 0, 1).is_whole() && of(1400, 74, 1326, 2).is_whole() && of(9000, 2000, 2000, 5).is_whole());
+        assert!(
+            of(1400, 1400, 0, 1).is_whole() && of(1400, 74, 1326, 2).is_whole() && of(9000, 2000, 2000, 5).is_whole()
+        );
         assert!(!of(1400, 74, 1200, 2).is_whole() && !of(1400, 1000, 0, 1).is_whole());
         assert!(!of(10, u32::MAX, 11, 2).is_whole());
     }

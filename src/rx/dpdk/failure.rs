@@ -96,7 +96,8 @@ mod tests {
         }
         let text = not_reached("0000:3b:00.0", &info, 70 << 20, true, refused()).to_string();
         assert!(text.contains("memory of the GPU") && text.contains("nvidia-peermem"), "{text}");
-        let text = not_started("0000:3b:00.0", &info, true, Refused { errno: libc::EINVAL, said: String::new() }).to_string();
+        let text =
+            not_started("0000:3b:00.0", &info, true, Refused { errno: libc::EINVAL, said: String::new() }).to_string();
         assert!(text.contains("pinned memory"), "{text}");
     }
 }

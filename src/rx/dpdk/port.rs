@@ -162,8 +162,7 @@ impl Port {
         // What only takes what rules name may have no clock any more (mlx5).
         let before = (stamps && isolated).then(|| self.measure());
         // SAFETY: as promised by the caller.
-        unsafe { self.raw.start(&setup) }
-            .map_err(|refused| not_started(name, &self.info, split.is_some(), refused))?;
+        unsafe { self.raw.start(&setup) }.map_err(|refused| not_started(name, &self.info, split.is_some(), refused))?;
         self.queues = queues;
         let how = match &self.beside {
             Beside::Kernel(interface) => format!("the kernel has {interface} too: addresses and groups are its"),
@@ -203,7 +202,8 @@ impl Port {
         let name = &self.name.0;
         let useless = match ticks::of(&self.info.driver, clock) {
             Ok(ticks) => {
-                let tell = ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
+                let tell =
+                    ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
                 notes.push(format!("port {name}: time stamps of the card, {tell}"));
                 self.stamps = Some((Stamps::new(tai_offset(options.utc_offset_s), true), ticks));
                 return Ok(());

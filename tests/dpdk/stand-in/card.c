@@ -393,6 +393,22 @@ int rte_eth_rx_queue_setup(uint16_t port, uint16_t queue, uint16_t count, unsign
 	return REAL(rte_eth_rx_queue_setup)(port, queue, count, socket, &plain, card->pools[0]);
 }
 
+/* To memory of a GPU, where the pool's may be. A context is the calling thread's. */
+static void put_there(struct rte_mempool *pool, void *to, const uint8_t *data, uint32_t octets)
+{
+	static int (*copy)(uint64_t, const void *, size_t);
+	void *cuda;
+
+	if ((rte_pktmbuf_priv_flags(pool) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) != 0 && copy == NULL) {
+		cuda = dlopen("libcuda.so.1", RTLD_NOW);
+		copy = cuda != NULL ? (__typeof__(copy))dlsym(cuda, "cuMemcpyHtoD_v2") : NULL;
+	}
+	/* CUDA refuses memory of the host that it does not know. */
+	if ((rte_pktmbuf_priv_flags(pool) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 || copy == NULL ||
+	    copy((uint64_t)(uintptr_t)to, data, octets) != 0)
+		memcpy(to, data, octets);
+}
+
 /* Appends what has room in a packet of this pool. */
 static struct rte_mbuf *packet(struct rte_mempool *pool, const uint8_t *data, uint32_t octets)
 {
@@ -401,7 +417,7 @@ static struct rte_mbuf *packet(struct rte_mempool *pool, const uint8_t *data, ui
 	if (buffer == NULL)
 		return NULL;
 	octets = RTE_MIN(octets, rte_pktmbuf_tailroom(buffer));
-	memcpy(rte_pktmbuf_mtod(buffer, void *), data, octets);
+	put_there(pool, rte_pktmbuf_mtod(buffer, void *), data, octets);
 	buffer->data_len = (uint16_t)octets;
 	buffer->pkt_len = octets;
 	return buffer;

@@ -6,7 +6,7 @@
  * about other ports, go on to DPDK. What a card receives and sends passes by the functions below and not by a network.
  *
  * As on a card with mlx5: in isolated mode frames come by rules alone, and the clock may not be read any more. Cards that are told
- * to cut frames do so in two pieces, as they are told.
+ * to cut frames do so in two pieces, as they are told, into memory of a GPU too.
  */
 #ifndef GD_STAND_IN_CARD_H
 #define GD_STAND_IN_CARD_H

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Change, Counts, NAME, Packet, Pool, RawInfo, RawRule, RawSetup, Refused, gd_clock, gd_counts, gd_groups,
-    gd_link, gd_port_close, gd_port_gone, gd_port_open, gd_port_start, gd_port_stop, gd_reach, gd_receive, gd_rule, gd_send,
+    Change, Counts, NAME, Packet, Pool, RawInfo, RawRule, RawSetup, Refused, gd_clock, gd_counts, gd_groups, gd_link,
+    gd_port_close, gd_port_gone, gd_port_open, gd_port_start, gd_port_stop, gd_reach, gd_receive, gd_rule, gd_send,
     gd_unreach, gd_unrule,
 };
 use std::ffi::{CStr, c_void};
