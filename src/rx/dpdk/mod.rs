@@ -255,7 +255,7 @@ impl<M: Planes> Dpdk<M> {
     fn look(&mut self, now: Tai) {
         let Dpdk { ports, legs, events, .. } = self;
         for (number, port) in ports.iter_mut().enumerate().filter(|(_, port)| !port.gone) {
-            port.look(legs, number);
+            port.look();
             port.tick();
             if port.gone {
                 tracing::debug!("port {} has gone", port.name());

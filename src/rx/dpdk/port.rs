@@ -65,6 +65,8 @@ pub struct Port {
     link: Link,
     /// When its driver was asked last.
     asked: Duration,
+    /// Of the network namespace that the interface beneath is in, where there is one.
+    namespace: Option<socket2::Socket>,
     /// It is there no more.
     pub gone: bool,
 }
@@ -116,6 +118,8 @@ impl Port {
             )
             .cure("leave stamps=hardware out"));
         }
+        let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).ok();
+        let namespace = interface.as_ref().and_then(|_| socket());
         let host = address.map(|address| Host::new(info.mac, address, vlan, options.igmp));
         Ok(Port {
             raw,
@@ -132,6 +136,7 @@ impl Port {
             base: None,
             link: Link::default(),
             asked: Duration::ZERO,
+            namespace,
             gone: false,
         })
     }
@@ -323,7 +328,7 @@ impl Port {
             }
         }
         let sources = what.sources.clone();
-        Ok(JoinedLeg { port: index, wanted, sources, group, rules, beside })
+        Ok(JoinedLeg { port: index, wanted, sources, group, rules, _beside: beside })
     }
 
     /// Rules that lead a leg here, all or none. Without them everything comes, and is sorted out by us; where the kernel has the
@@ -413,12 +418,12 @@ impl Port {
     }
 
     /// Looks whether it is there still, and now and then at what its driver says.
-    pub fn look(&mut self, legs: &[Option<JoinedLeg>], index: usize) {
+    pub fn look(&mut self) {
         if self.began.elapsed().saturating_sub(self.asked) >= ASK {
             self.ask();
         }
-        let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
-        self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
+        let index = self.info.if_index;
+        self.gone = self.raw.gone() || self.namespace.as_ref().is_some_and(|there| !has_interface(there, index));
     }
 }
 
