@@ -168,6 +168,7 @@ fn a_port_without_a_kernel_answers_for_itself() {
     let mut receiver = alone(&net, "");
     let said = receiver.caps().notes.join("\n");
     assert!(said.contains("ARP and IGMP as 10.77.0.10") && said.contains("rx0 gets nothing any more"), "{said}");
+    assert!(!said.contains("link is down"), "drivers of interfaces say that theirs is up: {said}");
     // Unicast: the sender's kernel asks who has the address before it sends.
     receiver.join(0, &leg(OWN)).unwrap();
     let sender = net.sender("10.77.0.1".parse().unwrap());
@@ -296,6 +297,7 @@ fn groups_of_a_port_with_a_kernel_are_joined_by_it() {
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
+    assert!(!said.contains("link is down"), "{said}");
     // The kernel writes addresses back to front.
     let joined = || std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap().contains("08014DEF");
     assert!(joined());
