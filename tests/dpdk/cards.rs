@@ -363,9 +363,12 @@ fn two_cards_have_a_leg_each() {
     with_cards("cards::two_cards_have_a_leg_each", || {
         let (one, two) = (Card::new(0), Card::new(1));
         let words = format!("port={};port={};address=192.0.2.7;address=192.0.3.7", one.name(), two.name());
-        let mut options = options(&one, "");
-        options.change(&words).unwrap();
-        let mut receiver = Dpdk::<Host>::open(options, &()).unwrap();
+        let open_both = || {
+            let mut options = options(&one, "");
+            options.change(&words).unwrap();
+            Dpdk::<Host>::open(options, &()).unwrap()
+        };
+        let mut receiver = open_both();
         receiver.join(0, &leg(GROUP)).unwrap();
         receiver.join(1, &leg([239, 2, 2, 2])).unwrap();
         two.set("missed", 9);
@@ -387,5 +390,51 @@ fn two_cards_have_a_leg_each() {
         assert!(matches!(events[..], [e] if e.what == What::InterfaceGone { leg: 0 }), "{events:?}");
         assert!(two.feed(&frame([239, 2, 2, 2], &[4; 100]), 0));
         poll(&mut receiver, |all| all.iter().any(|octets| octets[0] == 4));
+        // It is back by itself, again and again, while the other goes on.
+        one.set("missed", 4);
+        for n in 5..8 {
+            events.clear();
+            let begun = Instant::now();
+            while events.is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(20), "it does not come back");
+                assert!(two.feed(&frame([239, 2, 2, 2], &[n; 100]), 0));
+                assert!(poll(&mut receiver, |all| !all.is_empty()).iter().all(|octets| octets[0] == n));
+                receiver.take_events(&mut events);
+            }
+            assert!(matches!(events[..], [e] if e.what == What::InterfaceBack { leg: 0 }), "{events:?}");
+            assert!(one.feed(&frame(GROUP, &[n; 200]), 0));
+            poll(&mut receiver, |all| all.iter().any(|octets| octets.len() == 200));
+            // What it loses from then on counts beside what was lost before.
+            one.set("missed", one.get("missed") + 2);
+            remarks(&mut receiver);
+            let lost = 2 * u64::from(n - 4);
+            assert_eq!((receiver.dropped(0), receiver.counters().kernel_dropped), (lost, 9 + lost));
+            one.pull(true);
+            events.clear();
+            let begun = Instant::now();
+            while events.is_empty() && begun.elapsed() < Duration::from_secs(10) {
+                let lease = receiver.poll().unwrap();
+                receiver.release(lease);
+                receiver.take_events(&mut events);
+            }
+            assert!(matches!(events[..], [e] if e.what == What::InterfaceGone { leg: 0 }), "{events:?}");
+        }
+        // Both are gone: that is the end of this receiver, and the next one has them.
+        two.pull(true);
+        let begun = Instant::now();
+        let error = loop {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not notice");
+            match receiver.poll() {
+                Ok(lease) => receiver.release(lease),
+                Err(RxError::Failed(error)) => break error,
+                Err(RxError::End) => panic!("no end"),
+            }
+        };
+        assert!(error.to_string().contains("has gone"), "{error}");
+        assert_eq!((one.get("started"), two.get("started")), (0, 0));
+        let mut next = open_both();
+        next.join(0, &leg(GROUP)).unwrap();
+        assert!(one.feed(&frame(GROUP, &[9; 100]), 0));
+        poll(&mut next, |all| all.len() == 1);
     });
 }

@@ -334,6 +334,54 @@ fn goes(net: &Net, receiver: &mut Dpdk<Host>, name: &str) {
     assert_eq!(events.iter().map(|e| e.what).collect::<Vec<_>>(), [What::InterfaceGone { leg: 0 }]);
 }
 
+/// The other one goes on, and loses nothing while it is had again.
+#[test]
+fn one_of_two_interfaces_comes_back_by_itself() {
+    let Some(net) = Net::new() else { return };
+    Net::enter(&net.rx);
+    let words = "port=net_af_packet42,iface=rx0;port=net_af_packet43,iface=rx1";
+    let mut receiver = Dpdk::<Host>::open(options(words), &()).unwrap();
+    let two = Ipv4Addr::new(10, 78, 0, 10);
+    receiver.join(0, &leg(OWN)).unwrap();
+    receiver.join(1, &leg(two)).unwrap();
+    let sender = net.sender("10.77.0.1".parse().unwrap());
+    let (mut sent, mut came) = (0u32, Vec::new());
+    // A packet on the first one for each poll, and all that comes by either until the event.
+    let mut until = |receiver: &mut Dpdk<Host>, wanted: What| {
+        let (mut events, begun) = (Vec::new(), Instant::now());
+        while !events.iter().any(|event: &gdmedia::event::Event| event.what == wanted) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{wanted:?}: {events:?}");
+            sender.send_to(&sent.to_be_bytes(), SocketAddr::from((OWN, 5004))).unwrap();
+            sent += 1;
+            std::thread::sleep(Duration::from_millis(2));
+            let lease = receiver.poll().unwrap();
+            came.extend(lease.slots().iter().map(|slot| receiver.ring().head(slot).to_vec()));
+            receiver.release(lease);
+            receiver.take_events(&mut events);
+        }
+    };
+    for _ in 0..2 {
+        net.ip("link delete rx1");
+        until(&mut receiver, What::InterfaceGone { leg: 1 });
+        net.ip(&format!("link add name rx1 type veth peer name tx1 netns {}", net.tx));
+        net.ip("address add 10.78.0.10/24 dev rx1");
+        net.ip("link set rx1 up");
+        until(&mut receiver, What::InterfaceBack { leg: 1 });
+    }
+    Net::inside(&net.tx, || {
+        for words in ["address add 10.78.0.1/24 dev tx1", "link set tx1 up"] {
+            assert!(std::process::Command::new("ip").args(words.split(' ')).status().unwrap().success());
+        }
+    });
+    let last = net.sender("10.78.0.1".parse().unwrap());
+    last.send_to(b"the second", SocketAddr::from((two, 5004))).unwrap();
+    came.extend(take(&mut receiver, sent as usize + 1 - came.len()));
+    let (first, second): (Vec<_>, Vec<_>) = came.into_iter().partition(|octets| octets.len() == 4);
+    assert_eq!(second, [b"the second"]);
+    assert!(first.iter().enumerate().all(|(n, octets)| *octets == (n as u32).to_be_bytes()), "one is missing");
+    assert_eq!(first.len(), sent as usize);
+}
+
 /// Where DPDK has it alone there is no socket beside that would tell.
 #[test]
 fn an_interface_that_goes_is_noticed_without_a_socket_beside() {

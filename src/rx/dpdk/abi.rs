@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod port;
 
@@ -328,11 +328,13 @@ pub struct Pool {
     start: usize,
     octets: usize,
     /// A port on `vfio-pci` reaches it, and so do all others: they have one mapping together.
-    is_mapped: AtomicBool,
+    is_mapped: Arc<AtomicBool>,
 }
 
 // SAFETY: pools of DPDK may be used by any thread at any time.
 unsafe impl Send for Pool {}
+// SAFETY: and by several at once.
+unsafe impl Sync for Pool {}
 
 impl Pool {
     /// Over the whole of `region`, which outlives it: whoever calls drops the pool first.
@@ -363,12 +365,7 @@ impl Pool {
 
     fn of(raw: *mut c_void, start: *mut u8, octets: usize) -> Result<Self, Refused> {
         let none = || Refused { errno: libc::ENOMEM, said: String::new() };
-        Ok(Pool {
-            raw: NonNull::new(raw).ok_or_else(none)?,
-            start: start as usize,
-            octets,
-            is_mapped: AtomicBool::new(false),
-        })
+        Ok(Pool { raw: NonNull::new(raw).ok_or_else(none)?, start: start as usize, octets, is_mapped: Arc::default() })
     }
 
     /// Of its memory.

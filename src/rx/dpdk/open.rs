@@ -3,6 +3,7 @@
 
 use super::abi::{self, Packet, Pool};
 use super::port::{Port, Ports};
+use super::revive::Reviver;
 use super::{BATCH, Dpdk, Options, eal};
 use crate::error::{Error, Kind, Result};
 #[cfg(feature = "cuda")]
@@ -14,6 +15,7 @@ use crate::rx::{Caps, Planes};
 use crate::stats::RxCounters;
 use crate::time::Tai;
 use crate::timing::Source;
+use std::sync::Arc;
 
 /// Buffers for packets that wait and that are read, at least and at most.
 const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=131_072;
@@ -61,7 +63,7 @@ impl<M: Planes> Dpdk<M> {
             if known.is_none() {
                 ports.push(Port::open(spec, number, &options, &mut notes)?);
             }
-            port_of.push(known.unwrap_or(ports.len() - 1));
+            port_of.push(known.unwrap_or(number));
         }
         if let Some(port) = ports.iter().find(|port| splits && !port.info().splits) {
             return Err(Error::new(
@@ -130,14 +132,20 @@ impl<M: Planes> Dpdk<M> {
             stamps: Source::Software,
         };
         let tai_offset = tai_offset(options.utc_offset_s);
+        let (pool, bodies) = (Arc::new(built.pool), built.bodies.map(Arc::new));
+        // With one port its receiver ends, and is opened anew.
+        let several = ports.len() > 1;
+        let reviver = several.then(|| Reviver::new(&options, &pool, built.split.zip(bodies.as_ref()))).flatten();
         let mut new = Dpdk {
+            reviver,
             ports,
-            bodies: built.bodies,
-            pool: built.pool,
+            bodies,
+            pool,
             ring: built.ring,
             port_of,
             options,
             legs: [None, None],
+            wanted: [None, None],
             turn: 0,
             packets: vec![Packet::EMPTY; BATCH],
             unwanted: Vec::with_capacity(BATCH),

@@ -47,6 +47,8 @@ pub struct Port {
     // Closed before the name is free.
     raw: abi::Port,
     name: Name,
+    /// In the options.
+    number: usize,
     info: Info,
     beside: Beside,
     /// What we say where nobody else does.
@@ -124,6 +126,7 @@ impl Port {
         Ok(Port {
             raw,
             name,
+            number,
             isolated: info.pci && interface.is_some(),
             info,
             beside,
@@ -246,6 +249,10 @@ impl Port {
     pub fn name(&self) -> &str {
         &self.name.0
     }
+    /// In the options: legs know it by that.
+    pub const fn number(&self) -> usize {
+        self.number
+    }
     pub const fn info(&self) -> &Info {
         &self.info
     }
@@ -287,14 +294,7 @@ impl Port {
     ///
     /// # Errors
     /// The group cannot be joined, or a rule that is needed is refused.
-    pub fn join(
-        &mut self,
-        number: u8,
-        index: usize,
-        what: &Leg,
-        options: &Options,
-        notes: &mut Vec<String>,
-    ) -> Result<JoinedLeg> {
+    pub fn join(&mut self, number: u8, what: &Leg, options: &Options, notes: &mut Vec<String>) -> Result<JoinedLeg> {
         let wanted = Wanted::new(what, self.vlan);
         let (mut beside, mut group) = (None, None);
         match (&self.beside, what.destination) {
@@ -328,7 +328,7 @@ impl Port {
             }
         }
         let sources = what.sources.clone();
-        Ok(JoinedLeg { port: index, wanted, sources, group, rules, _beside: beside })
+        Ok(JoinedLeg { port: self.number, wanted, sources, group, rules, _beside: beside })
     }
 
     /// Rules that lead a leg here, all or none. Without them everything comes, and is sorted out by us; where the kernel has the
@@ -439,6 +439,21 @@ fn addresses(groups: impl Iterator<Item = Ipv4Addr>) -> Vec<[u8; 6]> {
 pub struct Ports(Vec<Port>);
 
 impl Ports {
+    /// That of this number, while it is there.
+    pub fn of(&self, number: usize) -> Option<&Port> {
+        self.0.iter().find(|port| port.number == number)
+    }
+    /// The same.
+    pub fn of_mut(&mut self, number: usize) -> Option<&mut Port> {
+        self.0.iter_mut().find(|port| port.number == number)
+    }
+    /// Takes out one that has gone. What others reach by the same mapping as it they go on reaching.
+    pub fn take_gone(&mut self) -> Option<Port> {
+        let place = self.0.iter().position(|port| port.gone)?;
+        let mut port = self.0.remove(place);
+        self.0.iter_mut().for_each(|other| other.raw.inherit(&mut port.raw));
+        Some(port)
+    }
     /// Ends them all: those on `vfio-pci` reach the pools by one mapping, which is not to go while any of them receives still.
     pub fn close(&mut self) {
         self.0.iter_mut().for_each(|port| port.raw.stop());

@@ -11,7 +11,8 @@ use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a port is and offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,14 @@ pub struct Setup<'a> {
     pub pool: &'a Pool,
 }
 
+/// Memory of a pool that a port was let reach.
+struct Reached {
+    start: usize,
+    octets: usize,
+    /// Of the pool: it is, for all ports that share.
+    is_mapped: Arc<AtomicBool>,
+}
+
 /// A port of DPDK, attached until it is dropped.
 pub struct Port {
     number: u16,
@@ -52,7 +61,7 @@ pub struct Port {
     /// On `vfio-pci`, whose ports have their mappings together.
     shares: bool,
     /// Pools whose memory it was let reach, itself or for all that share.
-    reached: Vec<(usize, usize)>,
+    reached: Vec<Reached>,
     /// Frames of ours that it did not take.
     unsent: u64,
 }
@@ -112,7 +121,7 @@ impl Port {
     pub unsafe fn reach(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
         let change = Change::begin();
         for pool in [Some(setup.pool), setup.split.map(|(_, bodies)| bodies)].into_iter().flatten() {
-            if self.reached.iter().any(|reached| reached.0 == pool.start)
+            if self.reached.iter().any(|reached| reached.start == pool.start)
                 || self.shares && pool.is_mapped.load(Ordering::Relaxed)
             {
                 continue;
@@ -121,8 +130,9 @@ impl Port {
             change.result(unsafe {
                 gd_reach(self.number, self.pci.into(), pool.start as *mut c_void, pool.octets as u64)
             })?;
-            self.reached.push((pool.start, pool.octets));
-            pool.is_mapped.fetch_or(self.shares, Ordering::Relaxed);
+            let (start, octets, is_mapped) = (pool.start, pool.octets, pool.is_mapped.clone());
+            is_mapped.fetch_or(self.shares, Ordering::Relaxed);
+            self.reached.push(Reached { start, octets, is_mapped });
         }
         Ok(())
     }
@@ -158,9 +168,19 @@ impl Port {
     /// closed, for a mapping goes with a device only that is attached still.
     pub fn unreach(&mut self) {
         let _change = Change::begin();
-        for (start, octets) in self.reached.drain(..) {
+        for Reached { start, octets, is_mapped } in self.reached.drain(..) {
             // SAFETY: mapped by `start`, as long as this port is attached.
             unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
+            if self.shares {
+                is_mapped.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has the mappings of one that goes, where they are those of both.
+    pub fn inherit(&mut self, from: &mut Port) {
+        if self.shares && from.shares {
+            self.reached.append(&mut from.reached);
         }
     }
 
