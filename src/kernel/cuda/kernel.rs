@@ -498,6 +498,12 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
         self.keep(started)
     }
 
+    fn end_writes(&mut self) -> std::result::Result<(), KernelError> {
+        let written = self.rings.iter().any(|ring| ring.written);
+        let ended = if written { self.gpu.end_writes() } else { Ok(()) };
+        self.keep(ended)
+    }
+
     fn done(&mut self, ticket: Ticket) -> std::result::Result<bool, KernelError> {
         let done = self.flight.is_done(ticket, &self.compute);
         self.keep(done)
