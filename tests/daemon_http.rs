@@ -170,6 +170,10 @@ fn a_receiver_from_its_sender_to_a_picture_in_a_browser() {
     let cam1 = daemon.until("cam1", "switched", |r| r["flow"]["name"] == "another" && r["state"] == "receiving");
     assert_eq!(cam1["switches"], 1);
     assert_eq!(daemon.metric("gdmedia_receiver_switches_total", &[]), Some(1.0));
+    // Back to what the configuration says, and there again.
+    assert_eq!(daemon.ask("DELETE", "/api/v1/receivers/cam1/sdp", "").code, 200);
+    daemon.until("cam1", "as it is configured", |r| r["flow"]["name"] != "another" && r["state"] == "receiving");
+    assert_eq!(daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", &sdp("another", b)).code, 200);
     // What is no SDP changes nothing.
     let answer = daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", "v=0\r\ns=nothing\r\n");
     answer.refuses(422, "no medium");
@@ -210,7 +214,10 @@ fn another_configuration_by_the_api_and_for_the_api() {
 
     dir.write("gdmedia.toml", &format!("{API}{cam1}{}", receiver("cam2", b)));
     let answer = daemon.ask("POST", "/api/v1/config/reload", "");
-    assert_eq!(answer.json(), json!({ "added": ["cam2"], "removed": [], "changed": [], "unchanged": ["cam1"] }));
+    assert_eq!(
+        answer.json(),
+        json!({ "added": ["cam2"], "removed": [], "changed": [], "unchanged": ["cam1"], "unanswered": [] })
+    );
     daemon.until("cam2", "waiting", |r| r["state"] == "waiting" && r["reason"].is_string());
     assert!(received() >= before, "it began anew");
 

@@ -102,8 +102,11 @@ impl Folder {
     pub fn read(&self, id: &str, configured: Option<&str>, enabled: bool) -> Result<Told> {
         let path = self.path(id);
         let damaged = |what: String| {
-            Error::new(Kind::Data, format!("{} is ignored, with what the receiver was told before: {what}", path.display()))
-                .cure("tell the receiver again, which writes the file anew, or remove the file")
+            Error::new(
+                Kind::Data,
+                format!("{} is ignored, with what the receiver was told before: {what}", path.display()),
+            )
+            .cure("tell the receiver again, which writes the file anew, or remove the file")
         };
         let octets = match std::fs::File::open(&path) {
             Ok(file) => {

@@ -42,11 +42,7 @@ struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience {
-            answer: Duration::from_secs(60),
-            first: Duration::from_secs(30),
-            stuck: Duration::from_secs(5),
-        }
+        Patience { answer: Duration::from_secs(60), first: Duration::from_secs(30), stuck: Duration::from_secs(5) }
     }
 }
 
@@ -333,7 +329,8 @@ impl Supervisor {
         for (id, unit) in self.units.iter_mut().filter(|(_, unit)| !unit.slow && !unit.has_tried()) {
             if unit.begun.elapsed() >= patience {
                 unit.slow = true;
-                let text = format!("it has not been opened within {} s; the daemon does not wait for it", patience.as_secs());
+                let text =
+                    format!("it has not been opened within {} s; the daemon does not wait for it", patience.as_secs());
                 self.shared.board.tell(Some(id), EventKind::Daemon, text);
             }
         }

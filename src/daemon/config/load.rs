@@ -234,13 +234,17 @@ fn check(receiver: &Receiver) -> std::result::Result<(), Wrong> {
     }
     if receiver.sleep.0 > MOST_SLEEP {
         return wrong(
-            &format!("sleep is more than {MOST_SLEEP:?}: packets would be lost, and a thread that sleeps is taken for one that hangs"),
+            &format!(
+                "sleep is more than {MOST_SLEEP:?}: packets would be lost, and a thread that sleeps is taken for one that hangs"
+            ),
             "give milliseconds, such as sleep = \"1ms\", or leave it out",
         );
     }
     if receiver.switch_timeout.0 > MOST_SWITCH {
         return wrong(
-            &format!("switch_timeout is more than {MOST_SWITCH:?}: the API and NMOS controllers wait 30 s for a switch"),
+            &format!(
+                "switch_timeout is more than {MOST_SWITCH:?}: the API and NMOS controllers wait 30 s for a switch"
+            ),
             "give less, such as switch_timeout = \"10s\", or leave it out",
         );
     }
@@ -330,7 +334,10 @@ mod tests {
             ("[[receivers]]\n", &["line 1", "without id"]),
             ("[[receivers]]\nid = \"a\"\n\n[[receivers]]\nid = \"a\"\n", &["line 4", "second receiver", "\"a\""]),
             ("[[receivers]]\nid = \"a\"\nsleep = \"101ms\"\n", &["line 1", "sleep is more than 100ms", "\"1ms\""]),
-            ("[[receivers]]\nid = \"a\"\nswitch_timeout = \"26s\"\n", &["line 1", "switch_timeout is more than 25s", "30 s"]),
+            (
+                "[[receivers]]\nid = \"a\"\nswitch_timeout = \"26s\"\n",
+                &["line 1", "switch_timeout is more than 25s", "30 s"],
+            ),
             ("[daemon]\nsilence = \"3 fortnights\"\n", &["line 2", "fortnights"]),
             ("[[receivers]]\nid = \"a\"\n[receivers.encode]\ncodec = \"h266\"\n", &["line 4", "h266"]),
             ("[[receivers]]\nid = \"a\"\n[receivers.record]\n", &["record wants a folder"]),
@@ -383,7 +390,10 @@ mod tests {
     fn a_list_of_a_drop_in_stands_for_itself() {
         let main = "[daemon]\nsdp_hosts = [\"a\", \"b\"]\n[limits]\ncores = [2, 3]\n";
         let config = load_text(main, &[("10.toml", "[daemon]\nsdp_hosts = [\"c\"]\n")], &[]).unwrap();
-        assert_eq!((config.daemon.sdp_hosts.as_slice(), config.limits.cores.as_slice()), (&["c".to_owned()][..], &[2, 3][..]));
+        assert_eq!(
+            (config.daemon.sdp_hosts.as_slice(), config.limits.cores.as_slice()),
+            (&["c".to_owned()][..], &[2, 3][..])
+        );
     }
 
     #[test]

@@ -10,8 +10,10 @@ impl Unit {
         let done = match action {
             Action::Stop => {
                 self.settle("the receiver was stopped");
-                // What does not end has been told so all the same.
-                self.is_to_run(false);
+                // What does not end has been told so all the same. Who receives nothing waits for an SDP, and not for a start.
+                if self.has_sdp() {
+                    self.is_to_run(false);
+                }
                 self.close("it was told to stop");
                 Ok(())
             }

@@ -9,7 +9,7 @@ use gdmedia::sink::{End, Report};
 use std::time::{Duration, Instant};
 
 /// A file or a stream that is being finished may take so long.
-pub(super) const FINISH: Duration = Duration::from_secs(10);
+const FINISH: Duration = Duration::from_secs(10);
 /// An encoder looks ahead, and has frames to encode when no more come.
 #[cfg(feature = "gst")]
 const FINISH_CODED: Duration = Duration::from_secs(25);
@@ -34,7 +34,8 @@ impl Sinks {
         {
             self.device.iter().for_each(|placed| placed.queue.close());
             // First those that hand on to others: they have half of the time, so that what they hand on is taken.
-            let (copies, others): (Vec<_>, _) = self.device.drain(..).partition(|placed| placed.kind == SinkKind::Copies);
+            let (copies, others): (Vec<_>, _) =
+                self.device.drain(..).partition(|placed| placed.kind == SinkKind::Copies);
             self.device = others;
             finish(copies, begun, time / 2, &mut self.finished);
         }

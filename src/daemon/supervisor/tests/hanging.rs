@@ -27,13 +27,7 @@ fn a_loop_that_hangs_while_it_is_closed_is_seen() {
 
 #[test]
 fn a_receiver_that_is_begun_anew_is_never_seen_stopped() {
-    let rig = rig(
-        &receiver("a"),
-        &[("a", &[Act::HangAtClosing])],
-        &["a"],
-        Patience::default(),
-        Notifier::default(),
-    );
+    let rig = rig(&receiver("a"), &[("a", &[Act::HangAtClosing])], &["a"], Patience::default(), Notifier::default());
     rig.receives("a", "a");
     let reply = rig.begin_reload(&(receiver("a") + "timing = true\n"));
     let closing = rig.until("a", |r| r.reason.as_ref().is_some_and(|why| why.contains("begun anew")));
@@ -41,7 +35,10 @@ fn a_receiver_that_is_begun_anew_is_never_seen_stopped() {
     rig.stage.release();
     assert_eq!(reply.blocking_recv().unwrap().unwrap().changed, ["a"]);
     rig.receives("a", "a");
-    assert_eq!((rig.told("a", "stopped"), rig.log()), (0, ["a opened a", "a closed a", "a opened a"].map(Into::into).to_vec()));
+    assert_eq!(
+        (rig.told("a", "stopped"), rig.log()),
+        (0, ["a opened a", "a closed a", "a opened a"].map(Into::into).to_vec())
+    );
 }
 
 #[test]

@@ -38,6 +38,16 @@ fn a_stop_is_kept_until_a_start_or_another_enabled() {
 }
 
 #[test]
+fn a_stop_of_what_has_no_sdp_does_not_keep_one_from_being_received() {
+    let rig = Rig::start("[[receivers]]\nid = \"a\"\n", &[], &[("a.sdp", &sdp("a"))]);
+    rig.until("a", |r| r.state == State::Stopped);
+    rig.act("a", Action::Stop).unwrap();
+    assert_eq!(rig.keeps("a"), None);
+    rig.reload(&receiver("a")).unwrap();
+    rig.receives("a", "a");
+}
+
+#[test]
 fn a_start_of_what_is_not_enabled_is_kept_as_well() {
     let config = receiver("a") + NOT_ENABLED;
     let rig = Rig::start(&config, &[], &[("a.sdp", &sdp("a"))]);
