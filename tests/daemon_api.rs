@@ -489,7 +489,7 @@ fn what_is_wrong_is_refused_in_words() {
     let answer = running.ask("DELETE", "/api/v1/receivers/cam1", "", b"");
     answer.refuses(405, "method not allowed");
     assert_eq!(answer.header("allow"), "get,head");
-    assert_eq!(running.ask("POST", "/api/v1/receivers/cam1/sdp", "", b"").header("allow"), "get,head,put");
+    assert_eq!(running.ask("POST", "/api/v1/receivers/cam1/sdp", "", b"").header("allow"), "get,head,put,delete");
     let head = running.ask("HEAD", "/api/v1/receivers", "", b"");
     assert_eq!((head.code, head.body.len()), (200, 0));
     assert!(head.header("content-length").parse::<usize>().unwrap() > 100);
