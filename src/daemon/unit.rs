@@ -289,6 +289,11 @@ impl Unit {
         }
     }
 
+    /// The text that a source of the configuration leads to now.
+    fn fetch(&self, source: &str) -> Result<Arc<str>, Error> {
+        source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)
+    }
+
     fn open(&mut self) {
         let opened = self.text().and_then(|text| self.open_with(text));
         let now = self.shared.now();
