@@ -67,7 +67,8 @@ table! {
     pub struct Limits {
         /// Receivers at most.
         receivers: usize = 64, "64";
-        /// Memory for frames of all receivers together, in MiB; 0: as much as the machine has.
+        /// Memory for frames of all receivers together, in MiB; 0: as much as the machine has. A receiver that does not fit is tried
+        /// again until it does; a switch that does not fit beside the flow before is refused.
         memory: usize = 0, "8192";
         /// Threads that receive: each steps several receivers where there are more of them. 0: one for each receiver.
         workers: usize = 0, "4";
