@@ -110,3 +110,4 @@ pub mod worker;
 pub use error::{Error, Kind};
 pub use gdmedia_convert::{format, scale, scope};
 pub use gdmedia_sdp as sdp;
+pub use unix::rights;

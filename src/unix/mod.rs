@@ -10,3 +10,4 @@ pub mod listener;
 pub mod netlink;
 #[cfg(feature = "preview")]
 pub mod priority;
+pub mod rights;
