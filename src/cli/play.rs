@@ -76,7 +76,7 @@ use std::time::Duration;
 /// Options of the verb.
 #[derive(clap::Args)]
 pub struct Args {
-    /// SDP of the stream: a file, `-` for standard input, or an http:// address; or a recording: a .gdr file, or its folder
+    /// SDP of the stream: a file, `-` for standard input, or an http:// or https:// address; or a recording: a .gdr file, or its folder
     #[arg(long, value_name = "FILE|-|URL")]
     sdp: Option<String>,
     /// The same, without the option's name

@@ -187,7 +187,7 @@ impl Unit {
         if is_url(&source) {
             return Some(source);
         }
-        match source::text(&source, &self.settings.folder, &[]) {
+        match source::text(&source, &self.settings.folder, &self.settings.daemon) {
             Ok(text) => {
                 self.configured = Some(text.clone());
                 Some((*text).to_owned())
@@ -254,7 +254,7 @@ impl Unit {
         match (&self.from, &self.spec.sdp) {
             (From::Given(given), _) => Ok(given.sdp.clone()),
             (From::Config, Some(source)) => {
-                let text = source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)?;
+                let text = source::text(source, &self.settings.folder, &self.settings.daemon)?;
                 self.configured = Some(text.clone());
                 source::check(&text)?;
                 Ok(text)

@@ -269,7 +269,7 @@ pub fn check(config: &config::Config) -> Result<()> {
 /// It cannot.
 pub fn look_at(receiver: &config::Receiver, loaded: &config::Loaded) -> Result<String> {
     let Some(source) = &receiver.sdp else { return Ok("no SDP: stopped until it gets one".into()) };
-    let text = daemon::sdp_text(source, &loaded.folder, &loaded.config.daemon.sdp_hosts)?;
+    let text = daemon::sdp_text(source, &loaded.folder, &loaded.config.daemon)?;
     play::seen(&description(&text)?, receiver.flow)
 }
 

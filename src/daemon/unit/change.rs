@@ -213,7 +213,7 @@ impl Unit {
         if !renamed && is_url(&source) {
             return Changed::No;
         }
-        let text = match source::text(&source, &self.settings.folder, &self.settings.daemon.sdp_hosts) {
+        let text = match source::text(&source, &self.settings.folder, &self.settings.daemon) {
             Ok(text) => text,
             Err(error) => {
                 self.tell(EventKind::Config, format!("its SDP stays as it was: {}", said(&error)));
