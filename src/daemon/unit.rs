@@ -212,7 +212,7 @@ impl Unit {
         if is_url(&source) {
             return Some(source);
         }
-        match source::text(&source, &self.settings.folder, &[]) {
+        match source::text(&source, &self.settings.folder, &self.settings.daemon) {
             Ok(text) => {
                 self.configured = Some(text.clone());
                 Some((*text).to_owned())
@@ -280,7 +280,7 @@ impl Unit {
         match (&self.from, &self.spec.sdp) {
             (From::Given(given), _) => Ok(given.sdp.clone()),
             (From::Config, Some(source)) => {
-                let text = source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)?;
+                let text = source::text(source, &self.settings.folder, &self.settings.daemon)?;
                 self.configured = Some(text.clone());
                 source::check(&text)?;
                 Ok(text)
@@ -291,7 +291,7 @@ impl Unit {
 
     /// The text that a source of the configuration leads to now.
     fn fetch(&self, source: &str) -> Result<Arc<str>, Error> {
-        source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)
+        source::text(source, &self.settings.folder, &self.settings.daemon)
     }
 
     fn open(&mut self) {
