@@ -420,10 +420,11 @@ impl Drop for Killed {
     }
 }
 
-/// A virtual display, or none when it is not installed.
+/// A virtual display, or none when it is not installed. It does not begin anew when its last client goes, as it would by itself: whoever
+/// looks whether it answers is such a client, and the next one may come while it does.
 fn display() -> Option<(Killed, String)> {
     let mut server = Command::new("Xvfb")
-        .args(["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"])
+        .args(["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp", "-noreset"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
