@@ -22,6 +22,7 @@ struct Kept {
 /// What a receiver was told to receive, instead of what the configuration says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
+    /// Empty: by a controller who has not said yet what there is to receive.
     #[serde(with = "text")]
     pub sdp: Arc<str>,
     /// By a controller.
@@ -34,6 +35,9 @@ pub struct Given {
 pub struct Connected {
     pub enabled: bool,
     pub legs: Vec<usize>,
+    /// Legs that the receiver had for the controller.
+    #[serde(default)]
+    pub of: usize,
     #[serde(with = "text")]
     pub note: Arc<str>,
 }
@@ -139,7 +143,7 @@ mod tests {
         let second = Given::sdp("v=0\r\ns=2\r\n".into());
         folder.write("cam1", Some("cam1.sdp"), &second).unwrap();
         assert_eq!(folder.read("cam1", Some("cam1.sdp")), Some(second.clone()));
-        let connected = Connected { enabled: false, legs: vec![1], note: "{}".into() };
+        let connected = Connected { enabled: false, legs: vec![1], of: 2, note: "{}".into() };
         let connected = Given { connected: Some(connected), ..second };
         folder.write("cam3", None, &connected).unwrap();
         assert_eq!(folder.read("cam3", None), Some(connected));

@@ -1,13 +1,12 @@
 //! One receiver on its thread: opened, watched, tried again, switched.
 
 mod change;
+mod side;
 
 use super::board::Board;
 use super::life::{Change, Life};
 use super::resume::{Connected, Folder, Given};
-use super::{
-    Action, Connection, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, Side, State, config, source,
-};
+use super::{Action, Connection, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, State, config, source};
 use crate::error::{Error, Kind};
 use crate::worker::Beats;
 use std::collections::BTreeMap;
@@ -41,6 +40,9 @@ pub enum Changed {
     /// It was begun anew, or switched.
     Yes,
 }
+
+/// Why a receiver is stopped that its controller has released.
+const RELEASED: &str = "its controller released it";
 
 /// What all units are told.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,6 +97,7 @@ pub struct Unit {
     shown: Option<Shown>,
     show_at: Duration,
     tried: bool,
+    legs: side::Legs,
 }
 
 /// A switch that goes on.
@@ -145,6 +148,7 @@ impl Unit {
             shown: None,
             show_at: Duration::ZERO,
             tried: false,
+            legs: side::Legs::default(),
         }
     }
 
@@ -197,7 +201,7 @@ impl Unit {
     }
 
     fn has_sdp(&self) -> bool {
-        self.spec.sdp.is_some() || matches!(self.from, From::Given(_))
+        self.spec.sdp.is_some() || self.given().is_some()
     }
     /// What a controller said goes before the configuration.
     fn is_wanted(&self) -> bool {
@@ -205,7 +209,7 @@ impl Unit {
     }
     fn why_unwanted(&self) -> &'static str {
         match self.connected() {
-            Some(_) => "its controller released it",
+            Some(_) => RELEASED,
             None => "it is not enabled in the configuration",
         }
     }
@@ -223,7 +227,11 @@ impl Unit {
     /// The configuration, with what a controller changes of it.
     fn spec_of(&self, from: &From) -> config::Receiver {
         let mut spec = self.spec.clone();
-        let From::Given(Given { connected: Some(connected), .. }) = from else { return spec };
+        let From::Given(Given { connected: Some(connected), sdp }) = from else { return spec };
+        // He has not said yet what there is to receive.
+        if sdp.is_empty() {
+            return spec;
+        }
         // Its SDP has one flow.
         spec.flow = None;
         // The second leg alone is the first one of its SDP.
@@ -251,15 +259,15 @@ impl Unit {
 
     /// The text to receive.
     fn text(&mut self) -> Result<Arc<str>, Error> {
-        match (&self.from, &self.spec.sdp) {
-            (From::Given(given), _) => Ok(given.sdp.clone()),
-            (From::Config, Some(source)) => {
+        match (self.given(), &self.spec.sdp) {
+            (Some(given), _) => Ok(given),
+            (None, Some(source)) => {
                 let text = source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)?;
                 self.configured = Some(text.clone());
                 source::check(&text)?;
                 Ok(text)
             }
-            (From::Config, None) => Err(Error::new(Kind::Usage, "it has no SDP").cure("give it one")),
+            (None, None) => Err(Error::new(Kind::Usage, "it has no SDP").cure("give it one")),
         }
     }
 
@@ -380,15 +388,16 @@ impl Unit {
             Action::Connect(connection) => {
                 let Connection { enabled, sdp, legs, note } = *connection;
                 let sdp: Arc<str> = sdp.into();
-                let connected = Some(Connected { enabled, legs, note: note.into() });
+                let connected = Some(Connected { enabled, legs, of: self.legs.shown(), note: note.into() });
                 let from = From::Given(Given { sdp: sdp.clone(), connected });
-                if enabled {
+                if enabled && !sdp.is_empty() {
                     return self.switch(sdp, from, Some(reply));
                 }
-                self.close("its controller released it");
-                (self.from, self.sdp) = (from, Some(sdp));
+                self.close(if enabled { "it has no SDP" } else { RELEASED });
+                (self.from, self.sdp) = (from, Some(sdp).filter(|sdp| !sdp.is_empty()));
                 self.remember();
-                self.publish();
+                // What the configuration names may come yet.
+                self.restart();
                 Ok(())
             }
         };
@@ -410,7 +419,8 @@ impl Unit {
     }
 
     /// Shows it as it is.
-    fn publish(&self) {
+    fn publish(&mut self) {
+        let side = self.side();
         let shown = self.shown.as_ref().filter(|_| self.session.is_some());
         self.shared.board.show(Receiver {
             id: self.spec.id.clone(),
@@ -435,17 +445,12 @@ impl Unit {
             gpu_memory: shown.and_then(|shown| shown.gpu_memory.clone()),
             sinks: shown.map(|shown| shown.sinks.clone()).unwrap_or_default(),
             preview: shown.and_then(|shown| shown.preview.clone()),
-            side: Side {
-                interfaces: self.spec.interfaces.clone(),
-                legs: self.spec.legs.unwrap_or(self.spec.interfaces.len()).clamp(1, 2),
-                output: self.spec.output.map(Into::into),
-                note: self.connected().map(|connected| connected.note.clone()),
-            },
+            side,
         });
     }
     fn given(&self) -> Option<Arc<str>> {
         match &self.from {
-            From::Given(given) => Some(given.sdp.clone()),
+            From::Given(given) => Some(given.sdp.clone()).filter(|sdp| !sdp.is_empty()),
             From::Config => None,
         }
     }

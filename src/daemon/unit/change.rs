@@ -167,6 +167,7 @@ impl Unit {
                 self.from = From::Config;
             }
             self.life = Life::new(&self.spec.id, "it has not begun");
+            self.legs = super::side::Legs::default();
             self.tell(EventKind::Config, "its configuration changed: it is begun anew");
             self.restart();
             return Changed::Yes;
