@@ -170,7 +170,9 @@ impl Unit {
         if let Some(state) = &self.shared.state
             && let Some(saved) = state.read(&self.spec.id, key.as_deref())
         {
-            self.tell(EventKind::Switch, "the SDP of its last switch is received again");
+            if !saved.sdp.is_empty() {
+                self.tell(EventKind::Switch, "the SDP of its last switch is received again");
+            }
             self.from = From::Given(saved);
         }
         if !self.has_sdp() {

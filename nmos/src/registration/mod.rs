@@ -73,6 +73,7 @@ impl Registration {
             status: status.clone(),
             start: Instant::now(),
             trouble: None,
+            announced: false,
         };
         let work = move || {
             worker.run();
@@ -137,6 +138,7 @@ struct Worker {
     status: Arc<Mutex<Status>>,
     start: Instant,
     trouble: Option<String>,
+    announced: bool,
 }
 
 /// How soon an advert is seen while no registry is in use.
@@ -196,10 +198,12 @@ impl Worker {
         };
         let now = self.start.elapsed();
         self.machine.discovered(now, wanted.among(&discovery.registries()));
-        match announcement(&self.node) {
-            Some(advert) if self.machine.peer_to_peer(now) => discovery.announce(&advert),
-            _ => discovery.withdraw(),
+        let advert = announcement(&self.node).filter(|_| self.machine.peer_to_peer(now));
+        match &advert {
+            Some(advert) => discovery.announce(advert),
+            None => discovery.withdraw(),
         }
+        self.announced = advert.is_some();
     }
 
     fn report(&mut self, items: &[Item], next: &Next) {
@@ -210,7 +214,7 @@ impl Worker {
         let new = Status {
             registry: self.machine.registry().map(str::to_owned),
             registered,
-            peer_to_peer: self.machine.peer_to_peer(self.start.elapsed()),
+            peer_to_peer: self.announced,
             trouble: self.trouble.clone(),
         };
         let mut status = lock(&self.status);
