@@ -168,16 +168,39 @@ struct Shared {
 
 /// The rounds of a worker's loop: a number that stands still when the loop does. Cheap to clone, and may outlive the worker.
 #[derive(Clone, Debug, Default)]
-pub struct Beats(std::sync::Arc<AtomicU64>);
+pub struct Beats(std::sync::Arc<Rounds>);
+
+#[derive(Debug, Default)]
+struct Rounds {
+    count: AtomicU64,
+    ended: std::sync::atomic::AtomicBool,
+}
 
 impl Beats {
     /// Rounds so far, modulo 2^64.
     pub fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.count.load(Ordering::Relaxed)
     }
     /// A round, of the one thread that does them: no read-modify-write is needed.
     pub fn beat(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.0.count.store(self.0.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+    /// There are no more rounds: the loop has returned, and its pipeline is gone.
+    pub fn have_ended(&self) -> bool {
+        self.0.ended.load(Ordering::Acquire)
+    }
+    /// The loop has returned: a number that stands still means nothing from here on.
+    pub fn end(&self) {
+        self.0.ended.store(true, Ordering::Release);
+    }
+}
+
+/// However a loop ends, by a panic too, its beats say so.
+struct EndsBeats(Beats);
+
+impl Drop for EndsBeats {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -200,7 +223,7 @@ impl Worker {
     /// # Errors
     /// The operating system gives no thread, or refuses the core.
     pub fn spawn(
-        mut pipeline: Box<dyn Stepper>,
+        pipeline: Box<dyn Stepper>,
         wait: Duration,
         core: Option<usize>,
         stop: Arc<AtomicBool>,
@@ -210,6 +233,9 @@ impl Worker {
         let thread = Builder::new()
             .name("receive".into())
             .spawn(move || {
+                // In this order: a driver may stand still while it is closed as well.
+                let _ends = EndsBeats(theirs.beats.clone());
+                let mut pipeline = pipeline;
                 if let Ok(thread) = std::fs::read_link("/proc/thread-self") {
                     let _ = theirs.accounts.set(Path::new("/proc").join(thread).join("schedstat"));
                 }
@@ -336,6 +362,32 @@ mod tests {
         assert_eq!(shared.take().events, [event]);
         let again = shared.take();
         assert_eq!((again.events.len(), again.frames.complete), (0, 7));
+    }
+
+    /// Does nothing until it ends, in a way of its own.
+    struct Ender(fn() -> RxError);
+
+    impl Stepper for Ender {
+        fn step(&mut self) -> Result<Progress, RxError> {
+            Err((self.0)())
+        }
+        fn finish(&mut self, _: &mut Vec<String>) -> Result<(), Error> {
+            Ok(())
+        }
+        fn report(&mut self, _: &mut Report) {}
+    }
+
+    #[test]
+    #[cfg(not(gdmedia_loom))]
+    fn beats_end_with_their_loop_however_that_ends() {
+        let all: [fn() -> RxError; 2] = [|| RxError::End, || panic!("on purpose")];
+        for how in all {
+            let worker = Worker::spawn(Box::new(Ender(how)), Duration::ZERO, None, Arc::default()).unwrap();
+            let beats = worker.beats();
+            worker.join();
+            assert!(beats.have_ended());
+        }
+        assert!(!Beats::default().have_ended());
     }
 
     #[test]

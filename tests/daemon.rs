@@ -127,8 +127,8 @@ impl Daemon {
     }
 }
 
-/// Whoever starts a sender waits for it, however long the machine takes.
-const LATE: &str = "switch_timeout = \"1h\"\n";
+/// Whoever starts a sender waits for it, as long as the machine may take.
+const LATE: &str = "switch_timeout = \"25s\"\n";
 
 fn receiver(id: &str, port: u16, more: &str) -> String {
     format!("[[receivers]]\nid = \"{id}\"\nsdp = '''\n{}'''\ngpu = \"off\"\n{more}\n", sdp(id, port))

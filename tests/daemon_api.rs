@@ -268,8 +268,11 @@ fn receivers_are_steered() {
     }
     assert_eq!(running.get("/api/v1/receivers/cam2/sdp").text(), other);
     let switch = ("cam2".to_owned(), Action::Switch { sdp: other.into() });
+    let answer = running.ask("DELETE", "/api/v1/receivers/cam2/sdp", "", b"");
+    assert_eq!((answer.code, &answer.json()["id"]), (200, &json!("cam2")));
+    let follow = ("cam2".to_owned(), Action::Follow);
     let wanted =
-        [("cam1".into(), Action::Stop), ("cam1".into(), Action::Start), switch.clone(), switch.clone(), switch];
+        [("cam1".into(), Action::Stop), ("cam1".into(), Action::Start), switch.clone(), switch.clone(), switch, follow];
     assert_eq!(running.told(), wanted);
 
     // Nothing of these comes to the daemon.
@@ -283,6 +286,7 @@ fn receivers_are_steered() {
     let whole = vec![b'x'; 65_536];
     assert_eq!(sdp("Content-Type: application/sdp\r\n", &whole).code, 200);
     running.ask("POST", "/api/v1/receivers/none/start", "", b"").refuses(404, "no receiver");
+    running.ask("DELETE", "/api/v1/receivers/none/sdp", "", b"").refuses(404, "no receiver");
     assert_eq!(running.told().len(), 1);
 
     // What the daemon refuses.
@@ -309,7 +313,10 @@ fn the_configuration_is_read_again() {
     };
     let answer = reload(Some(Ok(changes)));
     assert_eq!(answer.code, 200);
-    assert_eq!(answer.json(), json!({ "added": ["cam3"], "removed": [], "changed": [], "unchanged": ["cam1"] }));
+    assert_eq!(
+        answer.json(),
+        json!({ "added": ["cam3"], "removed": [], "changed": [], "unchanged": ["cam1"], "unanswered": [] })
+    );
     reload(Some(Err(Refusal::Invalid("line 7: unknown key `recievers`".into())))).refuses(422, "line 7: unknown key");
     reload(Some(Err(Refusal::Unavailable("another one is being read".into())))).refuses(409, "another one");
     reload(None).refuses(503, "is ending");
@@ -482,7 +489,7 @@ fn what_is_wrong_is_refused_in_words() {
     let answer = running.ask("DELETE", "/api/v1/receivers/cam1", "", b"");
     answer.refuses(405, "method not allowed");
     assert_eq!(answer.header("allow"), "get,head");
-    assert_eq!(running.ask("POST", "/api/v1/receivers/cam1/sdp", "", b"").header("allow"), "get,head,put");
+    assert_eq!(running.ask("POST", "/api/v1/receivers/cam1/sdp", "", b"").header("allow"), "get,head,put,delete");
     let head = running.ask("HEAD", "/api/v1/receivers", "", b"");
     assert_eq!((head.code, head.body.len()), (200, 0));
     assert!(head.header("content-length").parse::<usize>().unwrap() > 100);

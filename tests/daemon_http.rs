@@ -170,6 +170,10 @@ fn a_receiver_from_its_sender_to_a_picture_in_a_browser() {
     let cam1 = daemon.until("cam1", "switched", |r| r["flow"]["name"] == "another" && r["state"] == "receiving");
     assert_eq!(cam1["switches"], 1);
     assert_eq!(daemon.metric("gdmedia_receiver_switches_total", &[]), Some(1.0));
+    // Back to what the configuration says, and there again.
+    assert_eq!(daemon.ask("DELETE", "/api/v1/receivers/cam1/sdp", "").code, 200);
+    daemon.until("cam1", "as it is configured", |r| r["flow"]["name"] != "another" && r["state"] == "receiving");
+    assert_eq!(daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", &sdp("another", b)).code, 200);
     // What is no SDP changes nothing.
     let answer = daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", "v=0\r\ns=nothing\r\n");
     answer.refuses(422, "no medium");
@@ -197,6 +201,32 @@ fn a_receiver_from_its_sender_to_a_picture_in_a_browser() {
 }
 
 #[test]
+fn an_sdp_that_cannot_be_received_does_not_disturb_a_switch_that_goes_on() {
+    let dir = temp();
+    let (a, b) = (free_port(), free_port());
+    let _first = send(&dir, a);
+    let cam1 = receiver("cam1", a).replace("[receivers.preview]\n", "switch_timeout = \"25s\"\n");
+    let daemon = Daemon::start(&dir.write("gdmedia.toml", &format!("{API}{cam1}")));
+    daemon.until("cam1", "receiving", |r| r["state"] == "receiving");
+    let put = |sdp: &str| daemon.ask("PUT", "/api/v1/receivers/cam1/sdp", sdp);
+    let audio = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=audio\r\nt=0 0\r\nm=audio 5004 RTP/AVP 97\r\nc=IN IP4 239.1.1.1/8\r\n\
+        a=rtpmap:97 L24/48000/2\r\na=ptime:1\r\na=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=0\r\n";
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| put(&sdp("another", b)));
+        let mut events = Events::open(daemon.address, "/api/v1/receivers/cam1/events?since=0", "");
+        while !events.next().data["message"].as_str().unwrap().starts_with("another flow is received beside") {}
+        put("v=0\r\ns=nothing\r\n").refuses(422, "no medium");
+        put(audio).refuses(422, "");
+        assert!(!waits.is_finished(), "nobody sends there yet");
+        let _second = send(&dir, b);
+        let answer = waits.join().unwrap();
+        assert_eq!((answer.code, &answer.json()["switches"]), (200, &json!(1)), "{}", answer.text());
+        daemon.until("cam1", "switched", |r| r["flow"]["name"] == "another" && r["state"] == "receiving");
+    });
+    assert!(daemon.get("/api/v1/receivers/cam1/sdp").text().contains("s=another"));
+}
+
+#[test]
 fn another_configuration_by_the_api_and_for_the_api() {
     let dir = temp();
     let (a, b) = (free_port(), free_port());
@@ -210,7 +240,10 @@ fn another_configuration_by_the_api_and_for_the_api() {
 
     dir.write("gdmedia.toml", &format!("{API}{cam1}{}", receiver("cam2", b)));
     let answer = daemon.ask("POST", "/api/v1/config/reload", "");
-    assert_eq!(answer.json(), json!({ "added": ["cam2"], "removed": [], "changed": [], "unchanged": ["cam1"] }));
+    assert_eq!(
+        answer.json(),
+        json!({ "added": ["cam2"], "removed": [], "changed": [], "unchanged": ["cam1"], "unanswered": [] })
+    );
     daemon.until("cam2", "waiting", |r| r["state"] == "waiting" && r["reason"].is_string());
     assert!(received() >= before, "it began anew");
 

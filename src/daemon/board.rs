@@ -28,6 +28,9 @@ pub struct Board {
 #[derive(Debug, Default)]
 struct Inner {
     receivers: BTreeMap<String, Arc<Receiver>>,
+    /// Which thread speaks for a receiver; others with its id are given up.
+    speakers: BTreeMap<String, u64>,
+    threads: u64,
     history: VecDeque<Arc<Event>>,
     events: u64,
     generation: u64,
@@ -68,14 +71,27 @@ impl Board {
         // Nobody may listen.
         let _ = self.events.send(event);
     }
-    /// A receiver is like this now.
-    pub fn show(&self, receiver: Receiver) {
+    /// A thread begins that speaks for a receiver; its number.
+    pub fn begin(&self, id: &str) -> u64 {
         let mut inner = self.lock();
-        inner.receivers.insert(receiver.id.clone(), Arc::new(receiver));
+        inner.threads += 1;
+        let number = inner.threads;
+        inner.speakers.insert(id.to_owned(), number);
+        number
+    }
+    /// A receiver is like this now, says the thread of this number.
+    pub fn show(&self, thread: u64, receiver: Receiver) {
+        let mut inner = self.lock();
+        // One that does not end in time may still have something to say when nobody asks any more.
+        if inner.speakers.get(&receiver.id) == Some(&thread) {
+            inner.receivers.insert(receiver.id.clone(), Arc::new(receiver));
+        }
     }
     /// A receiver is there no more.
     pub fn remove(&self, id: &str) {
-        self.lock().receivers.remove(id);
+        let mut inner = self.lock();
+        inner.speakers.remove(id);
+        inner.receivers.remove(id);
     }
     /// A configuration was taken.
     pub fn taken(&self) {
@@ -88,6 +104,10 @@ impl Board {
         self.lock().refused = Some(why.to_owned());
     }
     /// Each receiver has been begun once.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+    /// The same from now on; true when it is news.
     pub fn set_ready(&self) -> bool {
         !self.ready.swap(true, Ordering::Relaxed)
     }

@@ -48,7 +48,8 @@ pub struct Config {
 table! {
     /// The daemon itself.
     pub struct Daemon {
-        /// How long receivers have to leave their groups and to close their files when the daemon is told to end.
+        /// How long receivers have to leave their groups and to close their files when the daemon is told to end. systemd is told to
+        /// wait so long too, whatever its TimeoutStopSec= says.
         stop_timeout: Time = Time(Duration::from_secs(30)), "\"30s\"";
         /// Between two statuses of a receiver, as in `gdmedia play --interval`.
         interval: Time = Time(Duration::from_secs(1)), "\"1s\"";
@@ -83,8 +84,8 @@ table! {
 table! {
     /// What the daemon remembers.
     pub struct State {
-        /// Folder for the last switch of each receiver, so that it is received again after a restart; by default the one that
-        /// systemd gives (StateDirectory=), else nothing is remembered.
+        /// Folder for what each receiver was told last (another SDP, to start, to stop), so that it does so again after a restart;
+        /// by default the one that systemd gives (StateDirectory=), else nothing is remembered.
         folder: Option<PathBuf> = None, "\"/var/lib/gdmedia\"";
     }
 }
@@ -119,7 +120,7 @@ table! {
         dpdk: Option<String> = None, "\"port=0000:3b:00.0\"";
         /// Core of the receiving thread; none: see `limits.cores`.
         core: Option<usize> = None, "2";
-        /// Sleep of the receiving thread between two drains.
+        /// Sleep of the receiving thread between two drains, 100 ms at most: packets wait meanwhile.
         sleep: Time = Time(Duration::from_millis(1)), "\"1ms\"";
         /// Socket buffer to ask for, in MiB.
         buffer: usize = 64, "64";
@@ -136,6 +137,7 @@ table! {
         /// What to do with frames that lack octets: `conceal`, `show` or `drop`.
         incomplete: Incomplete = Incomplete::Conceal, "\"conceal\"";
         /// How long a flow that it is switched to has for its first whole frame; then the flow before is left all the same.
+        /// 25 s at most: whoever asks for the switch waits 30 s for the answer.
         switch_timeout: Time = Time(Duration::from_secs(2)), "\"2s\"";
         /// Measure the sender's timing (ST 2110-21).
         timing: bool = false, "true";

@@ -74,7 +74,8 @@ pub struct Receiver {
     pub label: String,
     /// What it does.
     pub state: State,
-    /// Why: of [`State::Waiting`], [`State::Retrying`] and [`State::Failed`], with the cure.
+    /// Why: of [`State::Waiting`], [`State::Retrying`] and [`State::Failed`], with the cure. In every state while what it had is
+    /// being closed: that, which takes as long as its driver and its files do.
     pub reason: Option<String>,
     /// In this state since then, RFC 3339.
     #[serde(serialize_with = "rfc3339")]
@@ -240,7 +241,8 @@ pub struct SinkState {
 pub enum Action {
     /// To receive.
     Start,
-    /// To leave its groups and close its files. It stays in the configuration.
+    /// To leave its groups and close its files. It stays in the configuration. Kept for the next start, as long as the
+    /// configuration's `enabled` is what it was, and until it is told to start.
     Stop,
     /// To receive this SDP from now on: the new flow is received before the old one is left, and sinks go from a whole frame
     /// of the old one to a whole frame of the new one. A receiver that was stopped is started.
@@ -248,6 +250,8 @@ pub enum Action {
         /// SDP text.
         sdp: String,
     },
+    /// To receive what the configuration says again, after [`Action::Switch`] or [`Action::Connect`].
+    Follow,
     /// What a controller connected it to; kept for the next start as a whole. Groups are left and joined anew where they are
     /// the same.
     Connect(Box<Connection>),
@@ -288,6 +292,8 @@ pub struct Reloaded {
     pub changed: Vec<String>,
     /// Those that lost no packet.
     pub unchanged: Vec<String>,
+    /// Those that did not say in time what became of it, as they are busy with something else; they do it when they can.
+    pub unanswered: Vec<String>,
 }
 
 /// Something that happened.

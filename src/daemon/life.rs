@@ -19,6 +19,10 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// A receiver that has received for so long works: its next failure is a new one.
 const WORKS: Duration = Duration::from_secs(30);
+/// While it waits it is asked again so often why.
+const AGAIN: Duration = Duration::from_secs(3);
+/// Until there is something to say.
+const NOT_YET: &str = "no frame has come yet";
 
 /// The life of one receiver.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct Life {
     heard: Duration,
     /// When frames began to come without a pause.
     well: Duration,
+    /// When it was last asked why it waits.
+    asked: Duration,
 }
 
 /// A receiver's state changed.
@@ -50,6 +56,8 @@ pub struct Change {
     pub to: State,
     /// Why.
     pub reason: Option<String>,
+    /// It is the same as before but for figures in the reason: worth showing, and not worth an event.
+    pub same: bool,
 }
 
 impl Life {
@@ -66,6 +74,7 @@ impl Life {
             frames: 0,
             heard: Duration::ZERO,
             well: Duration::ZERO,
+            asked: Duration::ZERO,
         }
     }
 
@@ -91,6 +100,12 @@ impl Life {
         if self.is_open() {
             return None;
         }
+        self.failures = 0;
+        self.due = now;
+        self.to(now, State::Starting, None)
+    }
+    /// It is to be begun anew, whatever it did: what is open is closed first.
+    pub fn anew(&mut self, now: Duration) -> Option<Change> {
         self.failures = 0;
         self.due = now;
         self.to(now, State::Starting, None)
@@ -121,12 +136,16 @@ impl Life {
 
     /// It has been opened.
     pub fn opened(&mut self, now: Duration) -> Option<Change> {
-        self.begun(now);
-        self.to(now, State::Waiting, Some("no frame has come yet".to_owned()))
-    }
-    /// It has been switched: its frames are counted from nothing.
-    pub fn begun(&mut self, now: Duration) {
         (self.frames, self.heard, self.well) = (0, now, now);
+        self.to(now, State::Waiting, Some(NOT_YET.to_owned()))
+    }
+    /// It has been switched: its frames are counted from nothing, and why none of the flow before came says nothing any more.
+    pub fn switched(&mut self, now: Duration) -> Option<Change> {
+        (self.frames, self.heard, self.well) = (0, now, now);
+        match self.state {
+            State::Waiting => self.to(now, State::Waiting, Some(NOT_YET.to_owned())),
+            _ => None,
+        }
     }
     /// It could not be opened, or has ended. `last`: a further try would end in the same way.
     pub fn failed(&mut self, now: Duration, last: bool, reason: String) -> Option<Change> {
@@ -143,7 +162,8 @@ impl Life {
         self.to(now, State::Retrying, Some(text))
     }
 
-    /// So many frames have come since it was opened. Where none came for `silence`, `why` says why.
+    /// So many frames have come since it was opened. Where none came for `silence`, `why` says why; it is asked again every few
+    /// seconds, for what comes may be something else by then.
     pub fn seen(
         &mut self,
         now: Duration,
@@ -159,13 +179,20 @@ impl Life {
             if self.state == State::Waiting {
                 self.well = now;
             }
+            if now.saturating_sub(self.well) >= WORKS {
+                self.failures = 0;
+            }
             return self.to(now, State::Receiving, None);
         }
         if now.saturating_sub(self.heard) < silence {
             return None;
         }
-        let first_reason = self.reason.as_deref() == Some("no frame has come yet");
-        (self.state == State::Receiving || first_reason).then(|| self.to(now, State::Waiting, Some(why()))).flatten()
+        let first = self.state == State::Receiving || self.reason.as_deref() == Some(NOT_YET);
+        if !first && now.saturating_sub(self.asked) < AGAIN {
+            return None;
+        }
+        self.asked = now;
+        self.to(now, State::Waiting, Some(why()))
     }
 
     fn to(&mut self, now: Duration, state: State, reason: Option<String>) -> Option<Change> {
@@ -176,8 +203,9 @@ impl Life {
         if from != state {
             self.since = now;
         }
-        self.reason.clone_from(&reason);
-        Some(Change { from, to: state, reason })
+        let before = std::mem::replace(&mut self.reason, reason.clone());
+        let same = from == state && words(before.as_deref()).eq(words(reason.as_deref()));
+        Some(Change { from, to: state, reason, same })
     }
 
     /// Twice as long each time, and up to a quarter longer: by how much depends on the id, so that it is the same in every run.
@@ -186,6 +214,11 @@ impl Life {
         let mixed = (self.seed ^ u64::from(self.failures)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
         pause + pause.mul_f64(mixed as f64 / f64::from(1 << 16) / 4.0)
     }
+}
+
+/// A reason without its figures, which change all the time.
+fn words(reason: Option<&str>) -> impl Iterator<Item = char> {
+    reason.unwrap_or_default().chars().filter(|c| !c.is_ascii_digit())
 }
 
 /// FNV-1a.
@@ -262,6 +295,44 @@ mod tests {
         assert_ne!(other("cam1"), other("cam2"));
     }
 
+    #[test]
+    fn why_it_waits_is_asked_again() {
+        let mut life = Life::new("cam1", "");
+        life.start(s(0.0));
+        life.opened(s(0.0));
+        let say = |text: &'static str| move || text.to_owned();
+        let told = |change: Option<Change>| change.map(|change| (change.reason.unwrap(), change.same));
+        assert!(life.seen(s(2.0), 0, SILENCE, say("not one packet")).is_some());
+        assert_eq!(life.seen(s(4.9), 0, SILENCE, say("wrong type (5 packets)")), None, "not yet");
+        let change = told(life.seen(s(5.0), 0, SILENCE, say("wrong type (5 packets)")));
+        assert_eq!(change, Some(("wrong type (5 packets)".to_owned(), false)));
+        let change = told(life.seen(s(8.0), 0, SILENCE, say("wrong type (1234 packets)")));
+        assert_eq!(change, Some(("wrong type (1234 packets)".to_owned(), true)), "no event for figures");
+        assert_eq!(life.seen(s(11.0), 0, SILENCE, say("wrong type (1234 packets)")), None);
+        // Another flow: what was wrong with the one before is not said of it.
+        assert_eq!(told(life.switched(s(12.0))), Some((NOT_YET.to_owned(), false)));
+        assert_eq!(life.seen(s(13.9), 0, SILENCE, say("not one packet")), None);
+        assert!(life.seen(s(14.0), 0, SILENCE, say("not one packet")).is_some());
+        life.seen(s(15.0), 1, SILENCE, why);
+        assert_eq!((life.switched(s(16.0)), life.state()), (None, State::Receiving), "until it is silent");
+    }
+
+    #[test]
+    fn what_worked_and_then_waited_fails_for_the_first_time() {
+        let mut life = Life::new("cam1", "");
+        life.start(s(0.0));
+        for n in 0..10 {
+            life.failed(s(100.0 * f64::from(n)), false, "no".into());
+        }
+        life.is_due(s(2000.0));
+        life.opened(s(2000.0));
+        life.seen(s(2001.0), 1, SILENCE, why);
+        life.seen(s(2040.0), 2, SILENCE, why);
+        assert_eq!(state(life.seen(s(2100.0), 2, SILENCE, why)), Some(State::Waiting));
+        life.failed(s(2200.0), false, "the cable was pulled".into());
+        assert!(life.due().unwrap() - s(2200.0) <= FIRST.mul_f64(1.25), "{:?}", life.due());
+    }
+
     #[derive(Clone, Debug)]
     enum Input {
         Start,
@@ -269,6 +340,8 @@ mod tests {
         Opened,
         Failed(bool),
         Seen(u64),
+        Switched,
+        Anew,
         Due,
     }
 
@@ -278,7 +351,7 @@ mod tests {
         #[test]
         fn it_is_never_stuck(inputs in prop::collection::vec((0..20u64, prop_oneof![
             Just(Input::Start), Just(Input::Stop), Just(Input::Opened), any::<bool>().prop_map(Input::Failed),
-            (0..3u64).prop_map(Input::Seen), Just(Input::Due),
+            (0..3u64).prop_map(Input::Seen), Just(Input::Due), Just(Input::Switched), Just(Input::Anew),
         ]), 0..80)) {
             let mut life = Life::new("x", "not begun");
             let (mut now, mut failed_at) = (Duration::ZERO, None);
@@ -292,6 +365,12 @@ mod tests {
                         failed_at = None;
                     }
                     Input::Stop => { life.stop(now, "told to"); }
+                    Input::Switched => { life.switched(now); }
+                    Input::Anew => {
+                        life.anew(now);
+                        prop_assert!(life.is_due(now).0);
+                        failed_at = None;
+                    }
                     // What is not being opened is not opened.
                     Input::Opened if life.state() == State::Starting => { life.opened(now); }
                     Input::Failed(last) if life.is_open() || life.state() == State::Starting => {

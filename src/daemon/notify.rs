@@ -68,6 +68,11 @@ impl Notifier {
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
+    /// What goes on (the start, a reload, the end) may take so long from now on, whatever the unit's TimeoutStartSec= or
+    /// TimeoutStopSec= says; it shortens neither.
+    pub fn extend(&self, time: Duration) {
+        self.send(&format!("EXTEND_TIMEOUT_USEC={}", time.as_micros()));
+    }
     /// It lives.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
@@ -117,6 +122,8 @@ mod tests {
             assert!(usec.parse::<u64>().is_ok_and(|usec| usec > 0), "{said}");
             notifier.status("2 of 3 receive\nx");
             assert_eq!(heard(&socket), "STATUS=2 of 3 receive x");
+            notifier.extend(Duration::from_millis(70_500));
+            assert_eq!(heard(&socket), "EXTEND_TIMEOUT_USEC=70500000");
             notifier.alive();
             notifier.stopping();
             assert_eq!((heard(&socket), heard(&socket)), ("WATCHDOG=1".into(), "STOPPING=1".into()));

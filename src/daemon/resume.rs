@@ -1,8 +1,8 @@
-//! What is kept from one start to the next: the last switch of each receiver.
+//! What is kept from one start to the next: what each receiver was told, where the configuration says something else.
 
 use crate::error::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,20 +13,31 @@ pub struct Folder(PathBuf);
 /// A file of it.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// What the configuration said then: when it says something else, that is newer.
+    /// What the configuration said of the SDP then: when it says something else, that is newer.
     configured: Option<String>,
-    #[serde(flatten)]
-    given: Given,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sdp: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    connected: Option<Connected>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    overruled: Option<bool>,
+}
+
+/// What a receiver was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What to receive.
+    pub given: Option<Given>,
+    /// To start or to stop: `enabled` of the configuration, which says the contrary.
+    pub overruled: Option<bool>,
 }
 
 /// What a receiver was told to receive, instead of what the configuration says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// Empty: by a controller who has not said yet what there is to receive.
-    #[serde(with = "text")]
     pub sdp: Arc<str>,
     /// By a controller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected: Option<Connected>,
 }
 
@@ -88,24 +99,54 @@ impl Folder {
         self.0.join(format!("{id}.json"))
     }
 
-    /// The last switch of a receiver; none where there was none, or the configuration says something else since.
-    pub fn read(&self, id: &str, configured: Option<&str>) -> Option<Given> {
+    /// What a receiver was told last, as far as the configuration does not say something else since.
+    ///
+    /// # Errors
+    /// There is something that cannot be read, or is none of ours: it is as good as nothing.
+    pub fn read(&self, id: &str, configured: Option<&str>, enabled: bool) -> Result<Told> {
         let path = self.path(id);
-        if std::fs::metadata(&path).ok()?.len() > MAX_OCTETS {
-            return None;
+        let damaged = |what: String| {
+            Error::new(
+                Kind::Data,
+                format!("{} is ignored, with what the receiver was told before: {what}", path.display()),
+            )
+            .cure("tell the receiver again, which writes the file anew, or remove the file")
+        };
+        let octets = match std::fs::File::open(&path) {
+            Ok(file) => {
+                let mut octets = Vec::new();
+                file.take(MAX_OCTETS + 1).read_to_end(&mut octets).map_err(|e| damaged(e.to_string()))?;
+                octets
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Told::default()),
+            Err(e) => return Err(damaged(e.to_string())),
+        };
+        if octets.len() as u64 > MAX_OCTETS {
+            return Err(damaged(format!("it has more than {} MiB", MAX_OCTETS >> 20)));
         }
-        // What is damaged is as good as nothing.
-        let kept: Kept = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        (kept.configured.as_deref() == configured).then_some(kept.given)
+        let kept: Kept = serde_json::from_slice(&octets).map_err(|e| damaged(e.to_string()))?;
+        let Kept { sdp, connected, overruled, .. } = kept;
+        if sdp.is_none() && overruled.is_none() {
+            return Err(damaged("it says nothing".into()));
+        }
+        let given = sdp.filter(|_| kept.configured.as_deref() == configured);
+        let given = given.map(|sdp| Given { sdp: sdp.into(), connected });
+        Ok(Told { given, overruled: overruled.filter(|overruled| *overruled == enabled) })
     }
 
     /// Keeps it: whole or not at all, whatever happens meanwhile.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write(&self, id: &str, configured: Option<&str>, given: &Given) -> Result<()> {
+    pub fn write(&self, id: &str, configured: Option<&str>, told: &Told) -> Result<()> {
         let (path, new) = (self.path(id), self.0.join(format!(".{id}.json.new")));
-        let kept = Kept { configured: configured.map(str::to_owned), given: given.clone() };
+        let (sdp, connected) = told.given.clone().map(|given| (given.sdp, given.connected)).unzip();
+        let kept = Kept {
+            configured: configured.map(str::to_owned),
+            sdp: sdp.map(|sdp| (*sdp).to_owned()),
+            connected: connected.flatten(),
+            overruled: told.overruled,
+        };
         let octets = serde_json::to_vec(&kept).map_err(|e| self.cannot(&path, e.into()))?;
         let write = || -> std::io::Result<()> {
             let mut file = std::fs::File::create(&new)?;
@@ -134,32 +175,61 @@ impl Folder {
 mod tests {
     use super::*;
 
+    fn given(given: Given) -> Told {
+        Told { given: Some(given), overruled: None }
+    }
+
     #[test]
     fn the_last_switch_is_kept_until_the_configuration_says_something_else() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(&dir.path().join("a/b")).unwrap();
-        assert_eq!(folder.read("cam1", None), None);
-        folder.write("cam1", Some("cam1.sdp"), &Given::sdp("v=0\r\n".into())).unwrap();
+        let read = |id, configured| folder.read(id, configured, true).unwrap();
+        assert_eq!(read("cam1", None), Told::default());
+        folder.write("cam1", Some("cam1.sdp"), &given(Given::sdp("v=0\r\n".into()))).unwrap();
         let second = Given::sdp("v=0\r\ns=2\r\n".into());
-        folder.write("cam1", Some("cam1.sdp"), &second).unwrap();
-        assert_eq!(folder.read("cam1", Some("cam1.sdp")), Some(second.clone()));
+        folder.write("cam1", Some("cam1.sdp"), &given(second.clone())).unwrap();
+        assert_eq!(read("cam1", Some("cam1.sdp")), given(second.clone()));
         let connected = Connected { enabled: false, legs: vec![1], of: 2, note: "{}".into() };
-        let connected = Given { connected: Some(connected), ..second };
+        let connected = given(Given { connected: Some(connected), ..second });
         folder.write("cam3", None, &connected).unwrap();
-        assert_eq!(folder.read("cam3", None), Some(connected));
+        assert_eq!(read("cam3", None), connected);
         folder.remove("cam3").unwrap();
         // As it was written before there were controllers.
         std::fs::write(folder.path("cam3"), br#"{"configured":null,"sdp":"v=0"}"#).unwrap();
-        assert_eq!(folder.read("cam3", None), Some(Given::sdp("v=0".into())));
+        assert_eq!(read("cam3", None), given(Given::sdp("v=0".into())));
         folder.remove("cam3").unwrap();
-        assert_eq!(folder.read("cam1", Some("other.sdp")), None);
-        assert_eq!(folder.read("cam2", Some("cam1.sdp")), None);
-        std::fs::write(folder.path("cam1"), b"{ half").unwrap();
-        assert_eq!(folder.read("cam1", Some("cam1.sdp")), None);
+        assert_eq!(read("cam1", Some("other.sdp")), Told::default());
+        assert_eq!(read("cam2", Some("cam1.sdp")), Told::default());
         folder.remove("cam1").unwrap();
         folder.remove("cam1").unwrap();
         let names: Vec<_> = std::fs::read_dir(dir.path().join("a/b")).unwrap().collect();
         assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn a_stop_is_kept_until_the_configuration_enables_something_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path()).unwrap();
+        let stopped = Told { given: None, overruled: Some(true) };
+        folder.write("cam1", Some("cam1.sdp"), &stopped).unwrap();
+        // Another SDP does not start it.
+        assert_eq!(folder.read("cam1", Some("other.sdp"), true).unwrap(), stopped);
+        assert_eq!(folder.read("cam1", Some("cam1.sdp"), false).unwrap(), Told::default());
+    }
+
+    #[test]
+    fn what_is_damaged_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path()).unwrap();
+        let large = vec![b' '; MAX_OCTETS as usize + 1];
+        for octets in [&b"{ half"[..], br#"{"configured":null}"#, br#"{"configured":null,"sdp":7}"#, b"", &large] {
+            std::fs::write(folder.path("cam1"), octets).unwrap();
+            let error = folder.read("cam1", None, true).unwrap_err().to_string();
+            assert!(error.contains("cam1.json is ignored") && error.contains("told before"), "{error}");
+        }
+        std::fs::remove_file(folder.path("cam1")).unwrap();
+        std::fs::create_dir(folder.path("cam1")).unwrap();
+        assert!(folder.read("cam1", None, true).is_err());
     }
 
     #[test]

@@ -28,7 +28,19 @@ pub trait Session {
     fn show(&mut self) -> Shown;
     /// Why no frame comes, and what to do about it.
     fn why_nothing(&mut self) -> Error;
-    /// Begins to receive another SDP's flow; [`Look::switch`] says how that ends.
+    /// Could it receive this SDP's flow instead? By the text alone: nothing is touched.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self, sdp: &str) -> Result<()> {
+        let _ = sdp;
+        Ok(())
+    }
+    /// Gives up a switch that goes on. True: it is too late for that, the new flow has taken the old one's place.
+    fn give_up(&mut self) -> bool {
+        false
+    }
+    /// Begins to receive another SDP's flow; [`Look::switch`] says how that ends. One that goes on is given up before.
     ///
     /// # Errors
     /// It cannot; everything is as it was.

@@ -1,17 +1,21 @@
 //! The thread that has the receivers: begins and ends them, hands on what they are told, reads the configuration again, and
 //! says that all is well.
 
+mod reload;
+mod watchdog;
+
+use self::reload::Reload;
+use self::watchdog::Watchdog;
 use super::board::{Board, Say};
 use super::config::{self, Loaded};
 use super::notify::Notifier;
 use super::resume::Folder;
-use super::unit::{self, Changed, Order, Settings, Shared};
+use super::unit::{self, Order, Place, Settings, Shared};
 use super::{Action, Control, Event, EventKind, Opener, Overview, Receiver, Refusal, Reloaded, Reply, State, reply};
 use crate::error::{Error, Kind, Result};
-use crate::worker::Beats;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -20,10 +24,27 @@ use tokio::sync::{broadcast, oneshot};
 
 /// Between two looks at the receive loops, at most.
 const TICK: Duration = Duration::from_millis(250);
-/// A receive loop that stands still for so long is stuck: it sleeps for milliseconds.
-const STUCK: Duration = Duration::from_secs(5);
-/// A receiver has so long to take a new configuration.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The same while a configuration is being taken.
+const STEP: Duration = Duration::from_millis(10);
+/// After the receivers the API and the printer end as well; the service manager is told so.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// How long others are waited for.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// A receiver has so long to take a new configuration.
+    answer: Duration,
+    /// Whoever waits for the daemon to be ready does not wait longer for a receiver that is being opened.
+    first: Duration,
+    /// A receive loop that stands still for so long is stuck: it sleeps for milliseconds.
+    stuck: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { answer: Duration::from_secs(60), first: Duration::from_secs(30), stuck: Duration::from_secs(5) }
+    }
+}
 
 /// What a daemon runs with.
 pub struct Options {
@@ -51,17 +72,23 @@ pub struct Daemon {
 /// What the supervisor is told.
 enum Wish {
     Act(String, Action, oneshot::Sender<std::result::Result<(), Refusal>>),
-    Reload(oneshot::Sender<std::result::Result<Reloaded, Refusal>>),
+    Reload(ReloadReply),
     /// To end; answers with the receivers that did not end in time.
     Stop(mpsc::Sender<Vec<String>>),
 }
+
+type ReloadReply = oneshot::Sender<std::result::Result<Reloaded, Refusal>>;
 
 impl Daemon {
     /// Reads the configuration, and begins its receivers.
     ///
     /// # Errors
     /// The configuration is wrong, or its state cannot be kept.
-    pub fn start(mut options: Options) -> Result<Daemon> {
+    pub fn start(options: Options) -> Result<Daemon> {
+        Self::start_with(options, Patience::default())
+    }
+
+    fn start_with(mut options: Options, patience: Patience) -> Result<Daemon> {
         let loaded = (options.load)()?;
         let folder = loaded.config.state.folder.clone().or_else(|| options.state.clone());
         let state = folder.filter(|_| options.resume).map(|folder| Folder::open(&folder)).transpose()?;
@@ -72,7 +99,6 @@ impl Daemon {
             begun: Instant::now(),
             state,
             beats: Mutex::default(),
-            pending: AtomicUsize::new(0),
         });
         let (wishes, heard) = mpsc::channel();
         let supervisor = Supervisor {
@@ -80,7 +106,10 @@ impl Daemon {
             shared,
             units: BTreeMap::new(),
             stop_timeout: loaded.config.daemon.stop_timeout.0,
-            beats: Watchdog::default(),
+            patience,
+            reload: None,
+            asked: Vec::new(),
+            beats: Watchdog::new(patience.stuck),
             pinged: Instant::now(),
             status: String::new(),
         };
@@ -163,6 +192,16 @@ struct Unit {
     orders: mpsc::Sender<Order>,
     ended: mpsc::Receiver<()>,
     thread: JoinHandle<()>,
+    place: Arc<Place>,
+    begun: Instant,
+    /// It takes too long to open its receiver for the first time, which was told.
+    slow: bool,
+}
+
+impl Unit {
+    fn has_tried(&self) -> bool {
+        self.place.tried.load(Ordering::Acquire)
+    }
 }
 
 struct Supervisor {
@@ -170,6 +209,11 @@ struct Supervisor {
     shared: Arc<Shared>,
     units: BTreeMap<String, Unit>,
     stop_timeout: Duration,
+    patience: Patience,
+    /// A configuration that is being taken.
+    reload: Option<Reload>,
+    /// Who asked for one to be read since.
+    asked: Vec<ReloadReply>,
     beats: Watchdog,
     pinged: Instant,
     status: String,
@@ -188,29 +232,24 @@ impl Supervisor {
         board.taken();
         let tick = self.options.notifier.watchdog().map_or(TICK, |every| (every / 4).min(TICK));
         loop {
-            match wishes.recv_timeout(tick) {
+            match wishes.recv_timeout(if self.reload.is_some() { STEP.min(tick) } else { tick }) {
                 Ok(Wish::Act(id, action, reply)) => self.act(&id, action, reply),
-                Ok(Wish::Reload(reply)) => {
-                    self.options.notifier.reloading();
-                    let reloaded = self.reload();
-                    self.options.notifier.ready();
-                    // Whoever asked may have gone.
-                    let _ = reply.send(reloaded);
-                }
+                Ok(Wish::Reload(reply)) => self.asked.push(reply),
                 Ok(Wish::Stop(reply)) => {
                     self.options.notifier.stopping();
                     board.tell(None, EventKind::Daemon, "it ends");
-                    let late = self.end(None, "the daemon ends");
+                    let late = self.end("the daemon ends");
                     let _ = reply.send(late);
                     return;
                 }
                 // Nobody can tell it to end any more.
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.end(None, "the daemon ends");
+                    self.end("the daemon ends");
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            self.go_on();
             self.look();
         }
     }
@@ -219,17 +258,17 @@ impl Supervisor {
         let (orders, heard) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let (id, shared, settings) = (receiver.id.clone(), self.shared.clone(), settings.clone());
-        self.shared.pending.fetch_add(1, Ordering::AcqRel);
+        let place = Arc::new(Place { number: self.shared.board.begin(&id), tried: AtomicBool::new(false) });
+        let theirs = place.clone();
         let thread = std::thread::Builder::new().name(format!("rx-{id}")).spawn(move || {
-            unit::run(receiver, settings, shared, &heard);
+            unit::run(receiver, settings, shared, theirs, &heard);
             let _ = end.send(());
         });
         match thread {
             Ok(thread) => {
-                self.units.insert(id, Unit { orders, ended, thread });
+                self.units.insert(id, Unit { orders, ended, thread, place, begun: Instant::now(), slow: false });
             }
             Err(error) => {
-                self.shared.pending.fetch_sub(1, Ordering::AcqRel);
                 self.shared.board.tell(Some(&id), EventKind::Daemon, format!("no thread for it: {error}"));
             }
         }
@@ -244,13 +283,17 @@ impl Supervisor {
         let _ = unit.orders.send(Order::Act(action, reply));
     }
 
-    /// Ends these receivers, or all; those that do not end in time.
-    fn end(&mut self, ids: Option<&[String]>, reason: &'static str) -> Vec<String> {
-        let ids = ids.map_or_else(|| self.units.keys().cloned().collect(), <[String]>::to_vec);
-        let units: Vec<(String, Unit)> = ids.into_iter().filter_map(|id| self.units.remove_entry(&id)).collect();
-        for (_, unit) in &units {
+    /// Ends all receivers; those that do not end in time.
+    fn end(&mut self, reason: &'static str) -> Vec<String> {
+        let mut units = std::mem::take(&mut self.units);
+        // Whoever waits for a new configuration hears that the daemon ends.
+        units.extend(self.reload.take().map(Reload::leaving).unwrap_or_default());
+        self.asked.clear();
+        for unit in units.values() {
             let _ = unit.orders.send(Order::End(reason));
         }
+        // The unit's own timeout may be shorter than what the configuration allows.
+        self.options.notifier.extend(self.stop_timeout + FAREWELL);
         let deadline = Instant::now() + self.stop_timeout;
         let mut late = Vec::new();
         for (id, unit) in units {
@@ -269,74 +312,10 @@ impl Supervisor {
         late
     }
 
-    fn reload(&mut self) -> std::result::Result<Reloaded, Refusal> {
-        let board = self.shared.board.clone();
-        let loaded = (self.options.load)().map_err(|error| {
-            let text = error.to_string().replace("\n  cure: ", " (").trim().to_owned();
-            let text = if text.contains(" (") { text + ")" } else { text };
-            board.refused(&text);
-            board.tell(None, EventKind::Config, format!("the configuration stays as it was: {text}"));
-            Refusal::Invalid(text)
-        })?;
-        let settings = settings(&loaded);
-        self.stop_timeout = loaded.config.daemon.stop_timeout.0;
-        let mut done = Reloaded::default();
-        let has = |id: &String| loaded.config.receivers.iter().any(|receiver| receiver.id == *id);
-        done.removed = self.units.keys().filter(|id| !has(id)).cloned().collect();
-        // First, for others may be waiting for what these have.
-        for id in self.end(Some(&done.removed), "it is not in the configuration any more") {
-            board.tell(Some(&id), EventKind::Daemon, "it does not end");
-        }
-        for id in &done.removed {
-            board.remove(id);
-        }
-        let (to, answers) = mpsc::channel();
-        let mut asked = 0;
-        let mut new = Vec::new();
-        for receiver in loaded.config.receivers {
-            match self.units.get(&receiver.id) {
-                Some(unit) => {
-                    let order = Order::Change(Box::new(receiver), settings.clone(), to.clone());
-                    asked += usize::from(unit.orders.send(order).is_ok());
-                }
-                None => new.push(receiver),
-            }
-        }
-        for receiver in new {
-            done.added.push(receiver.id.clone());
-            self.begin(receiver, &settings);
-        }
-        let deadline = Instant::now() + PATIENCE;
-        while asked > 0 && Instant::now() < deadline {
-            match answers.recv_timeout(TICK) {
-                Ok((id, Changed::No)) => done.unchanged.push(id),
-                Ok((id, Changed::Yes)) => done.changed.push(id),
-                Err(_) => {
-                    self.look();
-                    continue;
-                }
-            }
-            asked -= 1;
-        }
-        for list in [&mut done.added, &mut done.changed, &mut done.unchanged] {
-            list.sort();
-        }
-        board.taken();
-        let text = format!(
-            "the configuration was read again: {} added, {} removed, {} changed, {} as they were",
-            done.added.len(),
-            done.removed.len(),
-            done.changed.len(),
-            done.unchanged.len()
-        );
-        board.tell(None, EventKind::Config, text);
-        Ok(done)
-    }
-
     /// Is all well? Says so.
     fn look(&mut self) {
-        let board = &self.shared.board;
-        if self.shared.pending.load(Ordering::Acquire) == 0 && board.set_ready() {
+        let board = self.shared.board.clone();
+        if !board.is_ready() && self.have_all_tried() && board.set_ready() {
             board.tell(None, EventKind::Daemon, "ready");
             self.options.notifier.ready();
         }
@@ -344,13 +323,24 @@ impl Supervisor {
         self.tell_status();
     }
 
+    /// Each receiver has been tried once. One that takes long for that, in a driver for example, holds up no other.
+    fn have_all_tried(&mut self) -> bool {
+        let patience = self.patience.first;
+        for (id, unit) in self.units.iter_mut().filter(|(_, unit)| !unit.slow && !unit.has_tried()) {
+            if unit.begun.elapsed() >= patience {
+                unit.slow = true;
+                let text =
+                    format!("it has not been opened within {} s; the daemon does not wait for it", patience.as_secs());
+                self.shared.board.tell(Some(id), EventKind::Daemon, text);
+            }
+        }
+        self.units.values().all(|unit| unit.slow || unit.has_tried())
+    }
+
     /// Tells the watchdog, if the receive loops move.
     fn watch(&mut self) {
         let board = &self.shared.board;
-        let stuck = {
-            let beats = self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
-            self.beats.look(Instant::now(), &beats)
-        };
+        let stuck = self.beats.look(Instant::now(), &self.shared.beats());
         if board.set_alive(stuck.is_empty()) != stuck.is_empty() {
             let text = match stuck.is_empty() {
                 true => "all receive loops move again".to_owned(),
@@ -384,30 +374,6 @@ impl Supervisor {
 
 fn settings(loaded: &Loaded) -> Arc<Settings> {
     Arc::new(Settings { daemon: loaded.config.daemon.clone(), folder: loaded.folder.clone() })
-}
-
-/// Which receive loops move.
-#[derive(Debug, Default)]
-struct Watchdog {
-    seen: BTreeMap<String, (u64, Instant)>,
-}
-
-impl Watchdog {
-    /// Those that have stood still for too long.
-    fn look(&mut self, now: Instant, beats: &BTreeMap<String, Beats>) -> Vec<String> {
-        self.seen.retain(|id, _| beats.contains_key(id));
-        let mut stuck = Vec::new();
-        for (id, beats) in beats {
-            let count = beats.count();
-            let (before, since) = self.seen.entry(id.clone()).or_insert((count, now));
-            if *before != count {
-                (*before, *since) = (count, now);
-            } else if now.saturating_duration_since(*since) >= STUCK {
-                stuck.push(id.clone());
-            }
-        }
-        stuck
-    }
 }
 
 #[cfg(test)]

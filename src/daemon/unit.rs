@@ -1,36 +1,43 @@
 //! One receiver on its thread: opened, watched, tried again, switched.
 
+mod act;
 mod change;
+mod shown;
 mod side;
 
 use super::board::Board;
 use super::life::{Change, Life};
 use super::resume::{Connected, Folder, Given};
-use super::{Action, Connection, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, State, config, source};
+use super::{Action, EventKind, Look, Opener, Refusal, Session, Shown, config, source};
 use crate::error::{Error, Kind};
 use crate::worker::Beats;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
 
 /// Between two looks at a receiver that is open, and at one that is not.
 const LOOK: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(200);
+/// What is said while a receiver that is to stop does so.
+const STOPPING: &str = "it is being stopped: groups are left, files are finished";
 
 /// What a unit is told.
 pub enum Order {
     /// See [`Action`].
-    Act(Action, oneshot::Sender<Result<(), Refusal>>),
+    Act(Action, Reply),
     /// Its configuration is this one now; what that changed is answered.
     Change(Box<config::Receiver>, Arc<Settings>, mpsc::Sender<(String, Changed)>),
     /// To end, for this reason.
     End(&'static str),
 }
+
+/// Who waits for what becomes of an action.
+pub type Reply = oneshot::Sender<Result<(), Refusal>>;
 
 /// What a new configuration changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +47,6 @@ pub enum Changed {
     /// It was begun anew, or switched.
     Yes,
 }
-
-/// Why a receiver is stopped that its controller has released.
-const RELEASED: &str = "its controller released it";
 
 /// What all units are told.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,16 +63,30 @@ pub struct Shared {
     pub board: Arc<Board>,
     pub begun: Instant,
     pub state: Option<Folder>,
-    /// Rounds of the receive loops, by receiver.
-    pub beats: Mutex<BTreeMap<String, Beats>>,
-    /// Units that have not tried to open their receiver yet.
-    pub pending: AtomicUsize,
+    /// Rounds of the receive loops, by receiver and by thread: one that was given up may still have a loop.
+    pub beats: Mutex<AllBeats>,
 }
+
+/// See [`Shared::beats`].
+pub type AllBeats = BTreeMap<(String, u64), Beats>;
 
 impl Shared {
     fn now(&self) -> Duration {
         self.begun.elapsed()
     }
+    /// See there.
+    pub fn beats(&self) -> MutexGuard<'_, AllBeats> {
+        // It is whole at every instant.
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A unit among all that there were.
+pub struct Place {
+    /// Of [`Board::begin`].
+    pub number: u64,
+    /// It has tried once to open its receiver, or is not to.
+    pub tried: AtomicBool,
 }
 
 /// Where a receiver's SDP comes from.
@@ -84,19 +102,23 @@ pub struct Unit {
     spec: config::Receiver,
     settings: Arc<Settings>,
     shared: Arc<Shared>,
+    place: Arc<Place>,
     life: Life,
     since: SystemTime,
     from: From,
+    /// It was told to start or to stop: `enabled` of the configuration, which says the contrary.
+    overruled: Option<bool>,
     /// The text that the configuration led to, when it was looked at last.
     configured: Option<Arc<str>>,
     /// What is received.
     sdp: Option<Arc<str>>,
     session: Option<Box<dyn Session>>,
+    /// A session is being closed, for this.
+    closing: Option<&'static str>,
     switching: Option<Switching>,
     switches: u64,
     shown: Option<Shown>,
     show_at: Duration,
-    tried: bool,
     legs: side::Legs,
 }
 
@@ -104,12 +126,18 @@ pub struct Unit {
 struct Switching {
     sdp: Arc<str>,
     from: From,
-    reply: Option<oneshot::Sender<Result<(), Refusal>>>,
+    reply: Option<Reply>,
 }
 
 /// Runs a receiver until it is told to end. Takes the place of whoever panics in it.
-pub fn run(spec: config::Receiver, settings: Arc<Settings>, shared: Arc<Shared>, orders: &mpsc::Receiver<Order>) {
-    let mut unit = Unit::new(spec, settings, shared);
+pub fn run(
+    spec: config::Receiver,
+    settings: Arc<Settings>,
+    shared: Arc<Shared>,
+    place: Arc<Place>,
+    orders: &mpsc::Receiver<Order>,
+) {
+    let mut unit = Unit::new(spec, settings, shared, place);
     unit.guarded(Unit::begin);
     let reason = loop {
         let due = unit.life.due().map(|due| due.saturating_sub(unit.shared.now()));
@@ -132,22 +160,24 @@ pub fn run(spec: config::Receiver, settings: Arc<Settings>, shared: Arc<Shared>,
 }
 
 impl Unit {
-    fn new(spec: config::Receiver, settings: Arc<Settings>, shared: Arc<Shared>) -> Self {
+    fn new(spec: config::Receiver, settings: Arc<Settings>, shared: Arc<Shared>, place: Arc<Place>) -> Self {
         Unit {
             life: Life::new(&spec.id, "it has not begun"),
             spec,
             settings,
             shared,
+            place,
             since: SystemTime::now(),
             from: From::Config,
+            overruled: None,
             configured: None,
             sdp: None,
             session: None,
+            closing: None,
             switching: None,
             switches: 0,
             shown: None,
             show_at: Duration::ZERO,
-            tried: false,
             legs: side::Legs::default(),
         }
     }
@@ -157,8 +187,11 @@ impl Unit {
         if catch_unwind(AssertUnwindSafe(|| work(&mut *self))).is_ok() {
             return;
         }
+        // Its thread does not receive on by itself.
         let session = self.session.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(session)));
+        let _ = catch_unwind(AssertUnwindSafe(|| session.map(|mut session| session.close())));
+        self.closing = None;
+        self.shared.beats().remove(&self.beats_key());
         self.answer(Err(Refusal::Unavailable("the receiver panicked".into())));
         let change = self.life.failed(self.shared.now(), false, "the receiver panicked; please report this".into());
         self.changed(change);
@@ -166,22 +199,12 @@ impl Unit {
     }
 
     fn begin(&mut self) {
-        let key = self.key();
-        if let Some(state) = &self.shared.state
-            && let Some(saved) = state.read(&self.spec.id, key.as_deref())
-        {
-            if !saved.sdp.is_empty() {
-                self.tell(EventKind::Switch, "the SDP of its last switch is received again");
-            }
-            self.from = From::Given(saved);
-        }
-        if !self.has_sdp() {
-            self.stop("it has no SDP");
-        } else if self.is_wanted() {
+        self.resume();
+        if self.has_sdp() && self.is_wanted() {
             let change = self.life.start(self.shared.now());
             self.changed(change);
         } else {
-            self.stop(self.why_unwanted());
+            self.stop(self.why_not());
         }
         self.step();
         self.publish();
@@ -205,14 +228,20 @@ impl Unit {
     fn has_sdp(&self) -> bool {
         self.spec.sdp.is_some() || self.given().is_some()
     }
-    /// What a controller said goes before the configuration.
+    /// What somebody said goes before the configuration.
     fn is_wanted(&self) -> bool {
-        self.connected().map_or(self.spec.enabled, |connected| connected.enabled)
-    }
-    fn why_unwanted(&self) -> &'static str {
         match self.connected() {
-            Some(_) => RELEASED,
-            None => "it is not enabled in the configuration",
+            Some(connected) => connected.enabled,
+            None => self.overruled.map_or(self.spec.enabled, |enabled| !enabled),
+        }
+    }
+    /// Why it is not to receive.
+    fn why_not(&self) -> &'static str {
+        match (self.has_sdp(), self.connected(), self.overruled) {
+            (false, ..) => "it has no SDP",
+            (_, Some(_), _) => "its controller released it",
+            (_, _, Some(_)) => "it was told to stop",
+            _ => "it is not enabled in the configuration",
         }
     }
     fn connected(&self) -> Option<&Connected> {
@@ -220,11 +249,6 @@ impl Unit {
             From::Given(given) => given.connected.as_ref(),
             From::Config => None,
         }
-    }
-    /// How its controller has it; false where that is nothing new, or none has.
-    fn set_connected(&mut self, enabled: bool) -> bool {
-        let From::Given(Given { connected: Some(connected), .. }) = &mut self.from else { return false };
-        std::mem::replace(&mut connected.enabled, enabled) != enabled
     }
     /// The configuration, with what a controller changes of it.
     fn spec_of(&self, from: &From) -> config::Receiver {
@@ -251,11 +275,11 @@ impl Unit {
         let (due, change) = self.life.is_due(self.shared.now());
         self.changed(change);
         if due {
+            // It may take its time.
+            self.publish();
             self.open();
         }
-        if !std::mem::replace(&mut self.tried, true) {
-            self.shared.pending.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.place.tried.store(true, Ordering::Release);
         self.look();
     }
 
@@ -309,7 +333,7 @@ impl Unit {
         let now = self.shared.now();
         if let Some(error) = ended {
             self.answer(Err(Refusal::Unavailable(said(&error))));
-            self.leave();
+            self.leave("reception ended; what is left of it is closed");
             let change = self.life.failed(now, is_last(&error), said(&error));
             self.changed(change);
             return self.publish();
@@ -329,28 +353,39 @@ impl Unit {
     }
 
     fn show(&mut self) {
+        let key = self.beats_key();
         let Some(session) = &mut self.session else { return };
         self.shown = Some(session.show());
         let beats = session.beats();
-        let mut all = self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.shared.beats();
         match beats {
-            Some(beats) => all.insert(self.spec.id.clone(), beats),
-            None => all.remove(&self.spec.id),
+            Some(beats) => all.insert(key, beats),
+            None => all.remove(&key),
         };
     }
+    fn beats_key(&self) -> (String, u64) {
+        (self.spec.id.clone(), self.place.number)
+    }
 
-    /// Ends the session; the files of its sinks are whole then.
-    fn leave(&mut self) {
-        self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.spec.id);
+    /// Ends the session; the files of its sinks are whole then. That takes as long as its driver and its files do: meanwhile this
+    /// is shown, and whoever watches its loop goes on to.
+    fn leave(&mut self, closing: &'static str) {
         self.shown = None;
-        let Some(mut session) = self.session.take() else { return };
-        if let Err(error) = session.close() {
-            self.tell(EventKind::Sink, said(&error));
+        if let Some(mut session) = self.session.take() {
+            self.closing = Some(closing);
+            self.publish();
+            let closed = session.close();
+            drop(session);
+            self.closing = None;
+            if let Err(error) = closed {
+                self.tell(EventKind::Sink, said(&error));
+            }
         }
+        self.shared.beats().remove(&self.beats_key());
     }
     fn close(&mut self, reason: &str) {
-        self.answer(Err(Refusal::Unavailable("the receiver was stopped".into())));
-        self.leave();
+        self.settle("the receiver was stopped");
+        self.leave(STOPPING);
         self.stop(reason);
         self.publish();
     }
@@ -359,102 +394,19 @@ impl Unit {
         self.changed(change);
     }
 
-    fn act(&mut self, action: Action, reply: oneshot::Sender<Result<(), Refusal>>) {
-        let done = match action {
-            Action::Stop => {
-                self.close("it was told to stop");
-                if self.set_connected(false) {
-                    self.remember();
-                }
-                Ok(())
-            }
-            Action::Start if !self.has_sdp() => {
-                Err(Refusal::Unavailable("it has no SDP: switch it to one, or configure one".into()))
-            }
-            Action::Start => {
-                if self.set_connected(true) {
-                    self.remember();
-                }
-                let change = self.life.start(self.shared.now());
-                self.changed(change);
-                self.step();
-                match self.life.state() {
-                    State::Failed => Err(Refusal::Invalid(self.life.reason().unwrap_or_default().to_owned())),
-                    _ => Ok(()),
-                }
-            }
-            Action::Switch { sdp } => {
-                let sdp: Arc<str> = sdp.into();
-                return self.switch(sdp.clone(), From::Given(Given::sdp(sdp)), Some(reply));
-            }
-            Action::Connect(connection) => {
-                let Connection { enabled, sdp, legs, note } = *connection;
-                let sdp: Arc<str> = sdp.into();
-                let connected = Some(Connected { enabled, legs, of: self.legs.shown(), note: note.into() });
-                let from = From::Given(Given { sdp: sdp.clone(), connected });
-                if enabled && !sdp.is_empty() {
-                    return self.switch(sdp, from, Some(reply));
-                }
-                self.close(if enabled { "it has no SDP" } else { RELEASED });
-                (self.from, self.sdp) = (from, Some(sdp).filter(|sdp| !sdp.is_empty()));
-                self.remember();
-                // What the configuration names may come yet.
-                self.restart();
-                Ok(())
-            }
-        };
-        // Whoever asked may have gone.
-        let _ = reply.send(done);
-    }
-
     fn changed(&mut self, change: Option<Change>) {
-        let Some(Change { from, to, reason }) = change else { return };
+        let Some(Change { from, to, reason, same }) = change else { return };
         if from != to {
             self.since = SystemTime::now();
         }
-        let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        self.tell(EventKind::State, format!("{}{why}", to.name()));
+        if !same {
+            let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            self.tell(EventKind::State, format!("{}{why}", to.name()));
+        }
     }
 
     fn tell(&self, kind: EventKind, message: impl Into<String>) {
         self.shared.board.tell(Some(&self.spec.id), kind, message);
-    }
-
-    /// Shows it as it is.
-    fn publish(&mut self) {
-        let side = self.side();
-        let shown = self.shown.as_ref().filter(|_| self.session.is_some());
-        self.shared.board.show(Receiver {
-            id: self.spec.id.clone(),
-            label: self.spec.name().to_owned(),
-            state: self.life.state(),
-            reason: self.life.reason().map(str::to_owned),
-            since: self.since,
-            sdp: self.sdp.clone().or_else(|| self.given()).or_else(|| self.configured.clone()),
-            flow: shown.map(|shown| shown.flow.clone()),
-            backend: shown.map(|shown| shown.backend.clone()),
-            processor: shown.map(|shown| shown.processor.clone()),
-            placement: shown.and_then(|shown| shown.placement.clone()),
-            restarts: self.life.restarts(),
-            switches: self.switches,
-            status: shown.and_then(|shown| shown.status.clone()),
-            health: shown.and_then(|shown| shown.health.clone()),
-            report: shown.map(|shown| shown.report.clone()),
-            latency: shown.map(|shown| shown.latency.clone()).unwrap_or_default(),
-            timing: shown.map(|shown| shown.timing.clone()).unwrap_or_default(),
-            ptp: shown.and_then(|shown| shown.ptp),
-            cards: shown.map(|shown| shown.cards.clone()).unwrap_or_default(),
-            gpu_memory: shown.and_then(|shown| shown.gpu_memory.clone()),
-            sinks: shown.map(|shown| shown.sinks.clone()).unwrap_or_default(),
-            preview: shown.and_then(|shown| shown.preview.clone()),
-            side,
-        });
-    }
-    fn given(&self) -> Option<Arc<str>> {
-        match &self.from {
-            From::Given(given) => Some(given.sdp.clone()).filter(|sdp| !sdp.is_empty()),
-            From::Config => None,
-        }
     }
 }
 

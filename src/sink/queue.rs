@@ -172,14 +172,24 @@ impl<F: Space> SinkQueue<F> {
         &self.description
     }
 
+    /// No more frames come: lets the sink take what waits and finish, and does not wait for that. Of several sinks that end
+    /// together none holds up another so.
+    pub fn close(&self) {
+        self.shared.lock().closing = true;
+        self.shared.work.notify_one();
+        self.shared.room.notify_all();
+    }
     /// Lets the sink take what waits and finish, at most for `timeout`; then leaves it alone. Call it once: it takes the
     /// end along.
     pub fn finish(&self, timeout: Duration) -> Report {
+        self.finish_by(Instant::now(), timeout)
+    }
+    /// The same, with a time that began at `begun`: what has finished until then has, whenever it is asked.
+    pub fn finish_by(&self, begun: Instant, timeout: Duration) -> Report {
         let shared = &self.shared;
-        let deadline = Instant::now() + timeout;
+        let deadline = begun + timeout;
+        self.close();
         let mut state = shared.lock();
-        state.closing = true;
-        shared.work.notify_one();
         while state.end.is_none() {
             let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else { break };
             state = shared.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

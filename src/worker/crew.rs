@@ -151,6 +151,7 @@ impl Member {
             ended
         }))
         .unwrap_or_else(|_| panicked());
+        shared.beats.end();
         // In this order: whoever sees that it has ended finds how.
         let _ = end.send(ended);
         shared.ended.store(true, Ordering::Release);
@@ -203,7 +204,9 @@ mod tests {
             while !worker.is_finished() {
                 std::thread::yield_now();
             }
+            let beats = worker.beats();
             let (ended, report) = worker.join();
+            assert!(beats.have_ended());
             assert_eq!((report.rx.datagrams, report.remarks.as_slice()), (count, &["finished".to_owned()][..]));
             let told = match ended {
                 Ended::EndOfInput => "input".to_owned(),

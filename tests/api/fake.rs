@@ -100,7 +100,9 @@ impl Control for Fake {
         };
         if answer.is_ok() {
             let (state, word) = match action {
-                Action::Start | Action::Switch { .. } | Action::Connect(_) => (State::Receiving, "receiving"),
+                Action::Start | Action::Switch { .. } | Action::Follow | Action::Connect(_) => {
+                    (State::Receiving, "receiving")
+                }
                 Action::Stop => (State::Stopped, "stopped"),
             };
             self.change(id, |receiver| {

@@ -178,6 +178,16 @@ impl daemon::Session for Running {
             None => self.session.why_nothing(&self.came.since_a_frame(&self.report)),
         }
     }
+    fn check(&self, sdp: &str) -> Result<()> {
+        self.session.check(&description(sdp)?)
+    }
+    fn give_up(&mut self) -> bool {
+        let installed = self.session.give_up_next();
+        if installed {
+            self.switched();
+        }
+        installed
+    }
     fn switch(&mut self, sdp: &str) -> Result<daemon::Begun> {
         Ok(match self.session.switch(&description(sdp)?)? {
             Begun::Beside => daemon::Begun::Beside,

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod device;
+mod finish;
 mod offers;
 mod placed;
 mod prepare;
@@ -39,20 +40,13 @@ use gdmedia::sink::again::{Again, Start};
 use gdmedia::sink::gst::Overlay;
 #[cfg(all(feature = "cuda", feature = "gst"))]
 use gdmedia::sink::gst::{CudaCounters, CudaFit, Fragment};
-use gdmedia::sink::{End, FileFormat, FileSink, RecordSink, Report, Sink, Snapshot, Verdict, Verify};
+use gdmedia::sink::{FileFormat, FileSink, RecordSink, Report, Sink, Snapshot, Verdict, Verify};
 use std::path::Path;
 #[cfg(feature = "cuda")]
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 #[cfg(feature = "cuda")]
 use {gdmedia::mem::Device, gdmedia::sink::DownloadCounters, gdmedia::sink::export};
-
-/// A file or a stream that is being finished may take so long.
-const FINISH: Duration = Duration::from_secs(10);
-/// An encoder looks ahead, and has frames to encode when no more come.
-#[cfg(feature = "gst")]
-const FINISH_CODED: Duration = Duration::from_secs(25);
 
 /// The sinks of a run.
 pub struct Sinks {
@@ -536,44 +530,6 @@ impl Sinks {
             self.add_fragment(run.args, run.video, &run.conversion.layout, fragment)?;
         }
         self.used_up = false;
-        Ok(())
-    }
-
-    /// How long they have for that.
-    fn finish_time(&self) -> Duration {
-        #[cfg(feature = "gst")]
-        if self.encoded.is_some() {
-            return FINISH_CODED;
-        }
-        FINISH
-    }
-
-    /// Lets them finish; the worker must be gone.
-    ///
-    /// # Errors
-    /// The first failure of a sink.
-    pub fn finish(&mut self) -> Result<()> {
-        let time = self.finish_time();
-        // First those that hand on to others.
-        #[cfg(feature = "cuda")]
-        for Placed { queue, .. } in self.device.drain(..) {
-            self.finished.push((queue.describe().to_owned(), queue.finish(time)));
-        }
-        for Placed { queue, .. } in self.queues.drain(..) {
-            self.finished.push((queue.describe().to_owned(), queue.finish(time)));
-        }
-        #[cfg(all(feature = "cuda", feature = "gst"))]
-        if let Some(queue) = self.spare.take() {
-            let report = queue.finish(time);
-            if report.taken + report.dropped > 0 {
-                self.finished.push((queue.describe().to_owned(), report));
-            }
-        }
-        for (_, report) in &mut self.finished {
-            if let End::Failed(error) = &mut report.end {
-                return Err(std::mem::replace(error, Error::new(Kind::Output, "failed")));
-            }
-        }
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use super::sinks::{self, Offers, Prepared};
 use super::time::{self, Time};
 use super::{Args, choose};
 use gdmedia::error::{Error, Kind, Result};
+use gdmedia::format::WireFormat;
 use gdmedia::gpu::Found;
 use gdmedia::kernel::Conversion;
 use gdmedia::mem;
@@ -66,16 +67,27 @@ struct Wanted {
 }
 
 impl Session {
-    /// Begins to receive another flow. One that was to come before is given up.
+    /// Is there a flow that could be received?
+    ///
+    /// # Errors
+    /// What is wrong with it. A flow that is to come is not touched.
+    pub fn check(&self, description: &Description) -> Result<()> {
+        self.find(description).map(drop)
+    }
+    fn find<'a>(&self, description: &'a Description) -> Result<(&'a Flow, &'a Video, WireFormat)> {
+        let flow = choose::flow(description, self.line.plan.args.flow)?;
+        let video = choose::video(flow, description)?;
+        Ok((flow, video, pipeline::wire(video)?))
+    }
+
+    /// Begins to receive another flow. One that was to come before is given up, see [`Session::give_up_next`].
     ///
     /// # Errors
     /// It cannot be received; everything is as it was.
     pub fn switch(&mut self, description: &Description) -> Result<Begun> {
+        let (flow, video, wire) = self.find(description)?;
         self.give_up_next();
         let args = self.line.plan.args.clone();
-        let flow = choose::flow(description, args.flow)?;
-        let video = choose::video(flow, description)?;
-        let wire = pipeline::wire(video)?;
         let on_gpu = self.gpu.clone().filter(|_| self.line.on_gpu);
         let now = &self.line.plan;
         let same =
@@ -248,16 +260,18 @@ impl Session {
         }
     }
 
-    /// A flow that was to come is not to any more.
-    pub(super) fn give_up_next(&mut self) {
-        let Some(mut next) = self.next.take() else { return };
+    /// A flow that was to come is not to any more. True: its frames pass already, so that it has taken the place of the one before.
+    pub fn give_up_next(&mut self) -> bool {
+        let Some(mut next) = self.next.take() else { return false };
         let Plan { gate, line, .. } = &next.line.plan;
         gate.expect_none();
-        if gate.is_open(*line) {
+        let passes = gate.is_open(*line);
+        if passes {
             self.install(next.line);
         } else {
             next.line.close();
         }
+        passes
     }
 }
 

@@ -92,6 +92,10 @@ pub(super) async fn switch(State(api): State<Api>, Id(id): Id, request: Request)
     act(&api, &id, Action::Switch { sdp }).await
 }
 
+pub(super) async fn follow(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
+    act(&api, &id, Action::Follow).await
+}
+
 pub(super) async fn start(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
     act(&api, &id, Action::Start).await
 }

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use std::sync::Arc;
 
 /// What handlers are given.
@@ -51,6 +51,7 @@ pub(super) fn table() -> Vec<Route> {
     add("GET", "/api/v1/receivers/{id}", Some(Read), get(receivers::one));
     add("GET", "/api/v1/receivers/{id}/sdp", Some(Read), get(receivers::sdp));
     add("PUT", "/api/v1/receivers/{id}/sdp", Some(Steer), put(receivers::switch));
+    add("DELETE", "/api/v1/receivers/{id}/sdp", Some(Steer), delete(receivers::follow));
     add("POST", "/api/v1/receivers/{id}/start", Some(Steer), post(receivers::start));
     add("POST", "/api/v1/receivers/{id}/stop", Some(Steer), post(receivers::stop));
     add("GET", "/api/v1/receivers/{id}/stats", Some(Read), get(receivers::stats));

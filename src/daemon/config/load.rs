@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::Spanned;
 
 /// A configuration and where it came from.
@@ -22,6 +23,10 @@ pub struct Loaded {
 
 /// Variables of the environment that are settings begin so.
 const PREFIX: &str = "GDMEDIA_";
+/// A receiving thread that sleeps longer loses packets, and is taken for one that hangs (after 5 s) before that is seen.
+const MOST_SLEEP: Duration = Duration::from_millis(100);
+/// Whoever switches a receiver waits 30 s for the answer, by the API and by NMOS.
+const MOST_SWITCH: Duration = Duration::from_secs(25);
 /// Between a table and its key.
 const BETWEEN: &str = "__";
 
@@ -227,6 +232,22 @@ fn check(receiver: &Receiver) -> std::result::Result<(), Wrong> {
     if receiver.buffer == 0 {
         return wrong("buffer is 0", "give MiB, such as buffer = 64, or leave it out");
     }
+    if receiver.sleep.0 > MOST_SLEEP {
+        return wrong(
+            &format!(
+                "sleep is more than {MOST_SLEEP:?}: packets would be lost, and a thread that sleeps is taken for one that hangs"
+            ),
+            "give milliseconds, such as sleep = \"1ms\", or leave it out",
+        );
+    }
+    if receiver.switch_timeout.0 > MOST_SWITCH {
+        return wrong(
+            &format!(
+                "switch_timeout is more than {MOST_SWITCH:?}: the API and NMOS controllers wait 30 s for a switch"
+            ),
+            "give less, such as switch_timeout = \"10s\", or leave it out",
+        );
+    }
     if receiver.gpu_memory == Some(0) {
         return wrong("no frame fits into gpu_memory = 0", "give MiB, such as 512, or gpu = \"off\" for no GPU");
     }
@@ -269,7 +290,6 @@ mod tests {
     use super::super::{Backend, Incomplete, Time};
     use super::*;
     use proptest::prelude::*;
-    use std::time::Duration;
 
     fn load_text(text: &str, drop_ins: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Config> {
         let folder = tempfile::tempdir().unwrap();
@@ -313,6 +333,11 @@ mod tests {
             ("[[receivers]]\nid = \"a b\"\n", &["line 1", "\"a b\" cannot be an id"]),
             ("[[receivers]]\n", &["line 1", "without id"]),
             ("[[receivers]]\nid = \"a\"\n\n[[receivers]]\nid = \"a\"\n", &["line 4", "second receiver", "\"a\""]),
+            ("[[receivers]]\nid = \"a\"\nsleep = \"101ms\"\n", &["line 1", "sleep is more than 100ms", "\"1ms\""]),
+            (
+                "[[receivers]]\nid = \"a\"\nswitch_timeout = \"26s\"\n",
+                &["line 1", "switch_timeout is more than 25s", "30 s"],
+            ),
             ("[daemon]\nsilence = \"3 fortnights\"\n", &["line 2", "fortnights"]),
             ("[[receivers]]\nid = \"a\"\n[receivers.encode]\ncodec = \"h266\"\n", &["line 4", "h266"]),
             ("[[receivers]]\nid = \"a\"\n[receivers.record]\n", &["record wants a folder"]),
@@ -352,6 +377,23 @@ mod tests {
         assert_eq!((a.enabled, a.name(), preview.width, preview.rate), (false, "first", 100, 5));
         let wrong = load_text(main, &[("10.toml", "\n\n[limits]\nworkerz = 1\n")], &[]).unwrap_err().to_string();
         assert!(wrong.contains("10.toml line 4") && wrong.contains("did you mean 'workers'?"), "{wrong}");
+    }
+
+    #[test]
+    fn times_at_their_bounds() {
+        let text = "[[receivers]]\nid = \"a\"\nsleep = \"100ms\"\nswitch_timeout = \"25s\"\n";
+        let config = load_text(text, &[], &[]).unwrap();
+        assert_eq!(config.receivers[0].switch_timeout.0, MOST_SWITCH);
+    }
+
+    #[test]
+    fn a_list_of_a_drop_in_stands_for_itself() {
+        let main = "[daemon]\nsdp_hosts = [\"a\", \"b\"]\n[limits]\ncores = [2, 3]\n";
+        let config = load_text(main, &[("10.toml", "[daemon]\nsdp_hosts = [\"c\"]\n")], &[]).unwrap();
+        assert_eq!(
+            (config.daemon.sdp_hosts.as_slice(), config.limits.cores.as_slice()),
+            (&["c".to_owned()][..], &[2, 3][..])
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub fn print() -> String {
     let mut text = String::from(
         "# gdmedia daemon: every key, with its meaning and its default.\n\
          # Files FILE.d/*.toml are read after FILE, in the order of their names: their keys go before, and receivers of the\n\
-         # same id are put together. A variable GDMEDIA_TABLE__KEY, such as GDMEDIA_API__LISTEN, goes before all files.\n",
+         # same id are put together. A list (sdp_hosts, cores, [[api.tokens]], ...) takes the place of the one before as a whole: a\n\
+         # drop-in that adds to one repeats it. A variable GDMEDIA_TABLE__KEY, such as GDMEDIA_API__LISTEN, goes before all files.\n",
     );
     table::<Daemon>(&mut text, "daemon", "");
     header(&mut text, api::Settings::DOCS, "[api]", "");

@@ -2,7 +2,7 @@
 
 use super::placed;
 use super::placed::{EndsRun, Placed, fill};
-use super::{FINISH, Offers, SinkKind, Sinks};
+use super::{Offers, SinkKind, Sinks};
 use crate::cli::play::engine::Run;
 use crate::cli::play::{Args, LENT, QUEUE};
 use gdmedia::error::Result;
@@ -79,12 +79,6 @@ impl Sinks {
         return placed::look(&self.in_gst, |_| ()).is_some() || self.by_cufile;
         #[cfg(not(feature = "gst"))]
         self.by_cufile
-    }
-    /// Ends what takes frames of the GPU.
-    pub(super) fn close_device(&mut self) {
-        for placed in self.device.drain(..) {
-            placed.queue.finish(FINISH);
-        }
     }
     /// Sinks for frames of the GPU: copies for those of the CPU, and the offer to other processes.
     ///

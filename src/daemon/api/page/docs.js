@@ -18,7 +18,7 @@ async function write() {
   for (const tag of api.tags) {
     const section = make("section", { class: "card" }, make("h2", {}, tag.name, make("span", {}, tag.description)));
     for (const [path, item] of Object.entries(api.paths)) {
-      for (const method of ["get", "put", "post"]) {
+      for (const method of ["get", "put", "delete", "post"]) {
         const operation = item[method];
         if (!operation || !operation.tags.includes(tag.name)) continue;
         const scope = operation["x-scope"] || "none";
