@@ -132,7 +132,8 @@ impl Connection {
             staged.legs.iter_mut().zip(legs).for_each(|(leg, patch)| patch.apply(leg));
         }
         let touched = patch.legs.is_some() || matches!(patch.transport_file, Some(Some(_)));
-        if touched || patch.activation.flatten().is_some() {
+        // Whoever leaves needs no address, also where the one that it had is gone.
+        if touched || (patch.activation.flatten().is_some() && staged.master_enable) {
             for (at, (leg, addresses)) in staged.legs.iter().zip(&self.side.addresses).enumerate() {
                 leg.check(addresses).map_err(|why| Refusal::bad(format!("leg {}: {why}", at + 1)))?;
             }

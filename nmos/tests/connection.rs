@@ -153,9 +153,11 @@ fn interfaces_are_an_enumeration() {
     assert_eq!(answer.code, 200);
     served.node.update(|s| s.interfaces[0].addresses = vec!["10.50.0.1".parse().unwrap()]).unwrap();
     assert_eq!(served.get(&served.single("video", "constraints"))[0]["interface_ip"]["enum"], json!(["10.50.0.1"]));
-    // What was staged is no address of the machine any more.
-    let answer = served.patch("video", &json!({ "activation": now() }));
+    // What was staged is no address of the machine any more: nothing is received there, but it can be left.
+    let answer = served.patch("video", &json!({ "master_enable": true, "activation": now() }));
     assert_eq!(answer.code, 400);
+    let answer = served.patch("video", &json!({ "master_enable": false, "activation": now() }));
+    assert_eq!(answer.code, 200, "{}", answer.text);
     assert_eq!(served.patch("video", &json!({ "sender_id": null })).code, 200, "what has nothing to do with it");
 }
 

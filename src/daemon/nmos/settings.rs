@@ -14,7 +14,7 @@ table! {
         /// Whether it is one.
         enabled: bool = false, "true";
         /// What all its ids are made of: unique in the facility, and the same for ever. None: this machine's id and name at the first
-        /// start, kept in the folder of [state].
+        /// start, kept in `state.folder`.
         seed: Option<String> = None, "\"ingest-3\"";
         /// For people; none: this machine's name.
         label: Option<String> = None, "\"Ingest 3\"";
