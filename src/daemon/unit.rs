@@ -2,13 +2,12 @@
 
 mod act;
 mod change;
-mod shown;
 mod side;
 
 use super::board::Board;
 use super::life::{Change, Life};
 use super::resume::{Connected, Folder, Given};
-use super::{Action, EventKind, Look, Opener, Refusal, Session, Shown, config, source};
+use super::{Action, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, config, source};
 use crate::error::{Error, Kind};
 use crate::worker::Beats;
 use std::collections::BTreeMap;
@@ -297,6 +296,11 @@ impl Unit {
         }
     }
 
+    /// The text that a source of the configuration leads to now.
+    fn fetch(&self, source: &str) -> Result<Arc<str>, Error> {
+        source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)
+    }
+
     fn open(&mut self) {
         let opened = self.text().and_then(|text| self.open_with(text));
         let now = self.shared.now();
@@ -407,6 +411,44 @@ impl Unit {
 
     fn tell(&self, kind: EventKind, message: impl Into<String>) {
         self.shared.board.tell(Some(&self.spec.id), kind, message);
+    }
+
+    /// Shows it as it is.
+    fn publish(&mut self) {
+        let side = self.side();
+        let shown = self.shown.as_ref().filter(|_| self.session.is_some());
+        let receiver = Receiver {
+            id: self.spec.id.clone(),
+            label: self.spec.name().to_owned(),
+            state: self.life.state(),
+            reason: self.closing.or(self.life.reason()).map(str::to_owned),
+            since: self.since,
+            sdp: self.sdp.clone().or_else(|| self.given()).or_else(|| self.configured.clone()),
+            flow: shown.map(|shown| shown.flow.clone()),
+            backend: shown.map(|shown| shown.backend.clone()),
+            processor: shown.map(|shown| shown.processor.clone()),
+            placement: shown.and_then(|shown| shown.placement.clone()),
+            restarts: self.life.restarts(),
+            switches: self.switches,
+            status: shown.and_then(|shown| shown.status.clone()),
+            health: shown.and_then(|shown| shown.health.clone()),
+            report: shown.map(|shown| shown.report.clone()),
+            latency: shown.map(|shown| shown.latency.clone()).unwrap_or_default(),
+            timing: shown.map(|shown| shown.timing.clone()).unwrap_or_default(),
+            ptp: shown.and_then(|shown| shown.ptp),
+            cards: shown.map(|shown| shown.cards.clone()).unwrap_or_default(),
+            gpu_memory: shown.and_then(|shown| shown.gpu_memory.clone()),
+            sinks: shown.map(|shown| shown.sinks.clone()).unwrap_or_default(),
+            preview: shown.and_then(|shown| shown.preview.clone()),
+            side,
+        };
+        self.shared.board.show(self.place.number, receiver);
+    }
+    fn given(&self) -> Option<Arc<str>> {
+        match &self.from {
+            From::Given(given) => Some(given.sdp.clone()).filter(|sdp| !sdp.is_empty()),
+            From::Config => None,
+        }
     }
 }
 

@@ -85,8 +85,7 @@ impl Unit {
             let _ = reply.send(Ok(()));
             return;
         };
-        let text = source::text(&source, &self.settings.folder, &self.settings.daemon.sdp_hosts);
-        let text = match text.and_then(|text| source::check(&text).map(|()| text)) {
+        let text = match self.fetch(&source).and_then(|text| source::check(&text).map(|()| text)) {
             Ok(text) => text,
             Err(error) => {
                 let _ = reply.send(Err(refusal(&error)));

@@ -213,7 +213,7 @@ impl Unit {
     /// is done when it is opened.
     fn other_text(&mut self) -> Result<Option<Arc<str>>, Error> {
         let Some(source) = self.spec.sdp.as_ref().filter(|source| !is_url(source)) else { return Ok(None) };
-        let text = source::text(source, &self.settings.folder, &[])?;
+        let text = self.fetch(source)?;
         // A receiver that was not opened yet has not looked at it.
         let known = self.configured.as_ref().or(self.sdp.as_ref());
         if known.is_none_or(|known| *known == text) {
@@ -243,11 +243,7 @@ impl Unit {
             self.begin_anew();
             return Changed::Yes;
         }
-        let text = if renamed {
-            source::text(&source, &self.settings.folder, &self.settings.daemon.sdp_hosts).map(Some)
-        } else {
-            self.other_text()
-        };
+        let text = if renamed { self.fetch(&source).map(Some) } else { self.other_text() };
         let text = match text {
             Ok(Some(text)) => text,
             Ok(None) => return Changed::No,
@@ -263,7 +259,7 @@ impl Unit {
         if self.session.is_some() {
             self.switch(text, From::Config, None);
         } else {
-            self.from = From::Config;
+            (self.from, self.sdp) = (From::Config, None);
             self.remember();
             if self.life.state() != State::Stopped || before.sdp.is_none() {
                 self.life = Life::new(&self.spec.id, "it has not begun");

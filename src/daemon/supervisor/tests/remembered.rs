@@ -115,6 +115,14 @@ fn another_text_counts_whatever_else_changes() {
     rig.reload(&receiver("a")).unwrap();
     rig.receives("a", "three");
     assert_eq!(rig.keeps("a"), None);
+    // One that is stopped shows it at once.
+    rig.switch("a", "two").unwrap();
+    rig.act("a", Action::Stop).unwrap();
+    rig.write("a.sdp", &sdp("four"));
+    rig.reload(&receiver("a")).unwrap();
+    rig.until("a", |r| r.sdp.as_deref() == Some(sdp("four").as_str()) && r.state == State::Stopped);
+    rig.act("a", Action::Start).unwrap();
+    rig.receives("a", "four");
     // And where what it was switched to does not run.
     rig.switch("a", "two").unwrap();
     let rig = rig.again(&receiver("a"), &[("two", &[Act::Refuse(Kind::Usage)])]);
