@@ -38,7 +38,7 @@ preview:
 # Tests come last: the run ends with their summary.
 test: setup check docs fuzz sanitize build examples
 	$(CARGO) test $(RIVERMAX)
-	GDMEDIA_PROGRAM=target/gdmedia-bare $(CUDA) $(CARGO) test --locked $(ALL) --test cli_play
+	GDMEDIA_PROGRAM=target/gdmedia-bare $(CUDA) $(CARGO) test --workspace --locked $(ALL) --test cli_play
 	$(CUDA) $(CARGO) test --workspace --locked $(ALL)
 
 check:
@@ -98,14 +98,14 @@ fuzz:
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_PROFILE) $$target -- -max_total_time=$$each -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1; \
 	done
 
-# The ones that need no network; the others are built by the tests and lints. With the program that the tests have: `cargo run`
-# would build it and its conversions anew, for the features of dependencies are others without those of the tests.
+# The ones that need no network; the others are built by the tests and lints. As the build of the tests has made them: `cargo run`
+# would build the library anew, for the features of dependencies are others without those of the tests.
 examples: build
-	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 01_parse_sdp -- sdp/examples/1080i2997_two_legs.sdp
+	$(CUDA) target/debug/examples/01_parse_sdp sdp/examples/1080i2997_two_legs.sdp
 	target/debug/gdmedia send --to target/example.pcap --write-sdp target/example.sdp --format 320x180p25 --frames 5
-	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 02_capture_to_png -- target/example.sdp target/example.pcap target/example.png
-	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 07_virtual_soak -- 300000
-	$(CUDA) $(CARGO) run -q --locked $(ALL) --example 05_faults -- target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
+	$(CUDA) target/debug/examples/02_capture_to_png target/example.sdp target/example.pcap target/example.png
+	$(CUDA) target/debug/examples/07_virtual_soak 300000
+	$(CUDA) target/debug/examples/05_faults target/example.sdp target/example.pcap loss=1/100,reorder=32,seed=7
 
 bench:
 	@scripts/setup test

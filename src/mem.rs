@@ -13,6 +13,8 @@ pub use share::Foreign;
 
 #[cfg(feature = "cuda")]
 pub use cuda::{Device, GpuAccess, Pinned, Slab};
+#[cfg(feature = "cuda")]
+pub(crate) use direct::needs_end_of_writes;
 
 use crate::error::{Error, Kind, Result};
 use std::any::Any;

@@ -11,7 +11,7 @@ mod prometheus;
 use client::{Answer, Events, LONG, ask, connect, get, raw, request, rest};
 use fake::{Fake, Picture, SDP, dead, receiver};
 use gdmedia::daemon::api::{Limits, Listen, Scope, Server, Settings, Tls, Token, table};
-use gdmedia::daemon::{Action, EventKind, GpuMemory, Refusal, Reloaded, State};
+use gdmedia::daemon::{Action, Control as _, EventKind, GpuMemory, Refusal, Reloaded, State};
 use gdmedia::ptp;
 use gdmedia::rx::link::CardDrops;
 use proptest::prelude::*;
@@ -176,6 +176,7 @@ fn pictures_of_a_receiver() {
     fake.change("cam1", |receiver| receiver.preview = Some(picture.preview.source()));
     let running = Running::of(fake, Settings::default());
     running.get("/api/v1/receivers/cam1/thumbnail.jpg").refuses(503, "no frame has come yet");
+    running.get("/api/v1/receivers/cam1/preview/picture.jpg").refuses(503, "no frame has come yet");
     assert_eq!(running.get("/api/v1/receivers/cam1/preview/snapshot.png").header("retry-after"), "1");
     (0..3).for_each(|_| picture.step());
 
@@ -208,6 +209,19 @@ fn pictures_of_a_receiver() {
         assert_eq!(running.get(&format!("/api/v1/receivers/cam1/preview/{part}")).code, 200, "{part}");
     }
     running.get("/api/v1/receivers/cam1/preview/none").refuses(404, "there is nothing at");
+    // The live picture once: of the newest frame, and small enough.
+    let live = running.get("/api/v1/receivers/cam1/preview/picture.jpg");
+    assert_eq!((live.code, live.header("content-type"), live.header("x-frame-number")), (200, "image/jpeg", "2"));
+    let mut decoder = zune_jpeg::JpegDecoder::new(zune_jpeg::zune_core::bytestream::ZCursor::new(&live.body));
+    decoder.decode().unwrap();
+    assert_eq!(decoder.dimensions(), Some((640, 360)));
+    // One may be called like a part of the path.
+    let mut odd = receiver("preview");
+    odd.preview = Some(picture.preview.source());
+    running.fake.receivers.lock().unwrap().push(Arc::new(odd));
+    for part in ["snapshot.jpg", "stats.json", "preview.js", "frame?back=1"] {
+        assert_eq!(running.get(&format!("/api/v1/receivers/preview/preview/{part}")).code, 200, "{part}");
+    }
 
     // The live picture, until the receiver is no more.
     let mut stream = connect(running.address);
@@ -359,8 +373,32 @@ fn events_come_as_they_happen_and_nothing_is_missed() {
     let mut none = Events::open(running.address, "/api/v1/events", "Last-Event-ID:\r\n");
     running.fake.happen(None, EventKind::Config, "and again");
     assert_eq!(none.next().id, 7);
-    running.get("/api/v1/events?since=x").refuses(400, "\"x\" is no number of an event");
-    running.ask("GET", "/api/v1/events", "Last-Event-ID: -1\r\n", b"").refuses(400, "no number");
+    running.get("/api/v1/events?since=x").refuses(400, "\"x\" is no id and no number of an event");
+    for wrong in ["-1", "x-1", "f4240-", "f4240-x", "f4240-1-1", "0123456789abcdef0-1"] {
+        running
+            .ask("GET", "/api/v1/events", &format!("Last-Event-ID: {wrong}\r\n"), b"")
+            .refuses(400, "no id and no number");
+    }
+}
+
+#[test]
+fn events_of_another_run_are_not_taken_for_those_of_this_one() {
+    let running = plain();
+    (0..6).for_each(|n| running.fake.happen(None, EventKind::Daemon, &n.to_string()));
+    let since = |id: &str| {
+        let event = Events::open(running.address, "/api/v1/events", &format!("Last-Event-ID: {id}\r\n")).next();
+        (event.run, event.id)
+    };
+    // It started 1000 s after 1970: 1 000 000 ms are f4240.
+    assert_eq!(since("f4240-4"), ("f4240".into(), 5));
+    assert_eq!(since("F4240-4").1, 5);
+    assert_eq!(Events::open(running.address, "/api/v1/events?since=f4240-4", "").next().id, 5);
+    // The daemon began anew, and has got further meanwhile than it was: nothing of it is known yet.
+    running.fake.started.store(2_000, Relaxed);
+    assert_eq!(since("f4240-4"), ("1e8480".into(), 1));
+    assert_eq!(since("1e8480-4").1, 5);
+    // Whoever gives a number alone means this run.
+    assert_eq!(since("4").1, 5);
 }
 
 #[test]
@@ -372,6 +410,41 @@ fn what_is_not_kept_any_more_is_said() {
     let mut events = Events::open(running.address, "/api/v1/events?since=2", "");
     events.comment("5 events are not kept any more");
     assert_eq!([events.next().id, events.next().id, events.next().id], [8, 9, 10]);
+}
+
+#[test]
+fn streams_end_with_their_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::new(vec![receiver("cam1")]);
+    let mut picture = Picture::new(64, 36, "CAM 1");
+    fake.change("cam1", |receiver| receiver.preview = Some(picture.preview.source()));
+    picture.step();
+    let mut settings = with_tokens(folder.path());
+    settings.listen = Listen(vec!["127.0.0.1:0".parse().unwrap()]);
+    let running = Running::of(fake, settings.clone());
+    let open = |path: &str, token: &str| {
+        let mut stream = connect(running.address);
+        stream.write_all(&request("GET", path, token, b"")).unwrap();
+        let mut part = [0; 64];
+        assert!(stream.read(&mut part).unwrap() > 0 && part.starts_with(b"HTTP/1.1 200"), "{path}");
+        stream
+    };
+    let mut theirs = ["/api/v1/events", "/api/v1/receivers/cam1/events", "/api/v1/receivers/cam1/preview/video.mjpeg"]
+        .map(|path| open(path, READ));
+    let mut others = Events::open(running.address, "/api/v1/events", STEER);
+    // Both are in force still.
+    running.server.reload(&settings).unwrap();
+    running.fake.happen(None, EventKind::Daemon, "read again");
+    assert_eq!(others.next().data["message"], "read again");
+    // One is not.
+    settings.tokens.remove(0);
+    running.server.reload(&settings).unwrap();
+    for stream in &mut theirs {
+        let all = rest(stream);
+        assert!(all.ends_with(b"\r\n0\r\n\r\n"), "it ends in an orderly way: {:?}", String::from_utf8_lossy(&all));
+    }
+    running.fake.happen(None, EventKind::Daemon, "and again");
+    assert_eq!(others.next().data["message"], "and again");
 }
 
 #[test]
@@ -414,6 +487,11 @@ fn tokens_and_what_they_allow() {
     assert_eq!(running.ask("POST", "/api/v1/receivers/cam1/stop", STEER, b"").code, 200);
     let access = |headers: &str| running.ask("GET", "/api/v1/access", headers, b"").json();
     assert_eq!(access(""), json!({ "token_needed": true, "scopes": [] }));
+    let counted = || prometheus::read(&running.ask("GET", "/metrics", READ, b"").text());
+    let before = counted().value("gdmedia_api_refused_total", &[("reason", "token")]).unwrap();
+    assert_eq!(access("Authorization: Bearer a-guess-that-is-wrong\r\n")["scopes"], json!([]));
+    let after = counted().value("gdmedia_api_refused_total", &[("reason", "token")]);
+    assert_eq!(after, Some(before + 1.0), "who guesses here is counted as well");
     assert_eq!(access(READ), json!({ "token_needed": true, "scopes": ["read"] }));
     assert_eq!(access(STEER), json!({ "token_needed": true, "scopes": ["read", "control"] }));
     assert_eq!(plain().get("/api/v1/access").json(), json!({ "token_needed": false, "scopes": ["read", "control"] }));
@@ -574,6 +652,25 @@ fn so_many_a_second() {
     assert!(answers[..5].iter().all(|answer| answer.code == 200), "the burst");
 }
 
+#[test]
+fn clients_of_a_proxy_are_told_apart() {
+    let limits = Limits { requests_per_second: 1, burst: 5, connections_per_peer: 1, ..Limits::default() };
+    let trusted = Settings { limits, trusted_proxies: vec!["127.0.0.0/8".into()], ..Settings::default() };
+    let ask_for = |running: &Running, of: &str| {
+        running.ask("GET", "/healthz", &format!("X-Forwarded-For: 203.0.113.9, {of}\r\n"), b"").code
+    };
+    let running = Running::new(trusted.clone());
+    // It may have more connections than one client.
+    let held = [connect(running.address), connect(running.address)];
+    assert!((0..40).any(|_| ask_for(&running, "192.0.2.1") == 429), "40 requests do not take 35 s");
+    assert_eq!(ask_for(&running, "192.0.2.2"), 200);
+    drop(held);
+    // Of anybody else it means nothing.
+    let limits = Limits { connections_per_peer: 64, ..trusted.limits };
+    let running = Running::new(Settings { limits, trusted_proxies: vec!["10.0.0.1".into()], ..trusted });
+    assert!((0..40).any(|n| ask_for(&running, &format!("192.0.2.{n}")) == 429));
+}
+
 // ---- TLS ---------------------------------------------------------------------------------------------------------------------
 
 // Made by: openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout one.key -out one.crt -days 36500
@@ -589,6 +686,16 @@ fn secure(
     name: &str,
     version: &'static rustls::SupportedProtocolVersion,
 ) -> std::io::Result<Answer> {
+    secure_at(address, "/api/v1", trusted, name, version)
+}
+
+fn secure_at(
+    address: SocketAddr,
+    path: &str,
+    trusted: &str,
+    name: &str,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> std::io::Result<Answer> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(pem(trusted)).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -600,7 +707,7 @@ fn secure(
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let client = rustls::ClientConnection::new(Arc::new(config), name).map_err(std::io::Error::other)?;
     let mut stream = rustls::StreamOwned::new(client, connect(address));
-    stream.write_all(&request("GET", "/api/v1", "", b""))?;
+    stream.write_all(&request("GET", path, "", b""))?;
     let all = rest(&mut stream);
     Answer::of(&all).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
@@ -620,6 +727,10 @@ fn https_with_its_certificate() {
     settings.listen = Listen(vec!["127.0.0.1:0".parse().unwrap()]);
     let running = Running::new(settings.clone());
     assert!(running.server.urls()[0].starts_with("https://127.0.0.1:"));
+    let metrics = secure_at(running.address, "/metrics", "one.crt", "one.test", &TLS13).unwrap().text();
+    // openssl x509 -enddate: Nov  6 11:15:47 2126 GMT.
+    let until = prometheus::read(&metrics).value("gdmedia_api_certificate_expiry_timestamp_seconds", &[]);
+    assert_eq!(until, Some(4_949_637_347.0));
     for version in [&TLS12, &TLS13] {
         assert_eq!(secure(running.address, "one.crt", "one.test", version).unwrap().code, 200);
     }
@@ -648,6 +759,16 @@ fn https_with_its_certificate() {
         assert!(begun.elapsed() < LONG, "never the new one");
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
+    let said = |words: &str| {
+        let begun = Instant::now();
+        while !running.fake.history().iter().any(|event| event.message.contains(words)) {
+            assert!(begun.elapsed() < LONG, "nobody says {words:?}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    };
+    said("the API has another certificate, valid until 2126-11-06");
+    std::fs::remove_file(&key).unwrap();
+    said("the API goes on with the certificate that it has: no private key can be read from");
     for (file, text, wanted) in
         [(&certificate, "", "no certificate can be read"), (&key, "x", "no private key can be read")]
     {

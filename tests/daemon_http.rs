@@ -280,16 +280,103 @@ fn where_it_cannot_listen_it_does_not_begin() {
         (format!("listen = \"{taken}\""), 69, "the TCP port is in use"),
         ("listen = \"127.0.0.1\"".to_owned(), 64, "has no port"),
         ("listen = []\n[api.limits]\nbody = 1".to_owned(), 64, "body = 1 in [api.limits]"),
+        ("trusted_proxies = [\"proxy\"]".to_owned(), 64, "\"proxy\" is no address and no network"),
+        (
+            "[nmos]\nenabled = true\naddress = [\"rx.local\"]".to_owned(),
+            64,
+            "address in [nmos]: the name rx.local is one of mDNS",
+        ),
+        (
+            "[nmos]\nenabled = true\nregistry = [\"http://192.0.2.5:8010\"]".to_owned(),
+            64,
+            "it is at 127.0.0.1:8080, where every controller finds itself",
+        ),
     ] {
         let config = dir.write("gdmedia.toml", &format!("[api]\n{api}\n"));
         let output = gdmedia(&["daemon", "-c", &config]);
         assert_eq!(output.code, code, "{}", output.stderr);
         assert!(output.stderr.contains(words) && output.stderr.contains("cure: "), "{}", output.stderr);
+        // What needs no port is said beforehand.
+        let checked = gdmedia(&["daemon", "--check", "-c", &config]);
+        assert_eq!(checked.stderr.contains(words), code == 64, "{}", checked.stderr);
     }
+    // A registry that is looked for may be on this machine: that is no error.
+    let config = dir.write("gdmedia.toml", "[nmos]\nenabled = true\n");
+    let output = gdmedia(&["daemon", "--check", "-c", &config]);
+    assert!(
+        output.code == 0 && output.stderr.contains("NMOS: controllers are told 127.0.0.1:8080"),
+        "{}",
+        output.stderr
+    );
     let none = dir.join("none").display().to_string();
     let config = dir.write("gdmedia.toml", &format!("[[api.tokens]]\nname = \"wall\"\nfile = \"{none}\"\n"));
     let output = gdmedia(&["daemon", "--check", "-c", &config]);
     assert!(output.code == 69 && output.stderr.contains("the token \"wall\" cannot be read from"), "{}", output.stderr);
+}
+
+/// Of `/proc/PID/status` (proc(5)).
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim()
+}
+
+/// Threads that hear from the network, or make pictures, have none of the daemon's capabilities; those that receive have all.
+#[test]
+fn threads_that_need_no_capabilities_have_none() {
+    let of_status = |status: &str| {
+        let bits = |name: &str| u64::from_str_radix(field(status, name), 16).unwrap();
+        (field(status, "Name:").to_owned(), [bits("CapEff:"), bits("CapPrm:"), bits("CapInh:")])
+    };
+    let me = std::fs::read_to_string("/proc/self/status").unwrap();
+    let (_, [mine, ..]) = of_status(&me);
+    if mine == 0 {
+        println!("skipped: there are no capabilities to be given up (run as root)");
+        return;
+    }
+    let dir = temp();
+    let port = free_port();
+    let _sender = send(&dir, port);
+    let nmos = "[nmos]\nenabled = true\nseed = \"test\"\ndiscovery = false\nregistry = [\"http://127.0.0.1:9\"]\n";
+    let config = dir.write("gdmedia.toml", &format!("{API}{nmos}{}", receiver("cam1", port)));
+    let daemon = Daemon::start(&config);
+    daemon.until("cam1", "seen", |r| r["state"] == "receiving" && r["preview"]["age_ms"].is_u64());
+    let tasks = format!("/proc/{}/task", daemon.running.0.id());
+    let all = || {
+        let threads = std::fs::read_dir(&tasks).unwrap().filter_map(|task| {
+            // One may end meanwhile.
+            Some(of_status(&std::fs::read_to_string(task.ok()?.path().join("status")).ok()?))
+        });
+        threads.collect::<Vec<_>>()
+    };
+    const FREE: [&str; 4] = ["api", "events", "nmos", "preview"];
+    let begun = Instant::now();
+    // A thread gives them up when it begins.
+    let threads = loop {
+        let threads = all();
+        let has = |name: &str| threads.iter().any(|(thread, _)| thread == name);
+        let with = threads.iter().filter(|(thread, sets)| FREE.contains(&thread.as_str()) && *sets != [0; 3]);
+        if FREE.iter().all(|name| has(name)) && with.count() == 0 {
+            break threads;
+        }
+        assert!(begun.elapsed() < LONG, "{threads:x?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: certificates are read again as they were read at first.
+    let of = |name: &str| threads.iter().find(|(thread, _)| thread == name).map(|(_, sets)| sets[0]);
+    assert_eq!(of("api-renew"), Some(mine & 0b110), "{threads:x?}");
+    for name in ["gdmedia", "supervisor", "rx-cam1"] {
+        assert_eq!(of(name), Some(mine), "{name}: {threads:x?}");
+    }
+    // What they have to do they still can: metrics of the process, a picture, a configuration with another address.
+    let metrics = prometheus::read(&daemon.get("/metrics").text());
+    assert!(metrics.value("process_open_fds", &[]) > Some(0.0));
+    assert_eq!(daemon.get("/api/v1/receivers/cam1/preview/snapshot.png").code, 200);
+    let other = API.replace("\"127.0.0.1:0\"", "[\"127.0.0.1:0\", \"127.0.0.2:0\"]");
+    dir.write("gdmedia.toml", &format!("{other}{nmos}{}", receiver("cam1", port)));
+    assert_eq!(daemon.ask("POST", "/api/v1/config/reload", "").code, 200);
+    if field(&me, "Uid:").split_whitespace().nth(1) == Some("0") {
+        let mut events = Events::open(daemon.address, "/api/v1/events?since=0", "");
+        while !events.next().data["message"].as_str().unwrap().starts_with("it runs as root") {}
+    }
 }
 
 /// What a package and a cluster begin with.

@@ -375,6 +375,72 @@ fn whoever_has_no_token_is_told_so_as_nmos_has_it() {
     daemon.end();
 }
 
+/// What the API's guard says of itself: with CORS, and as IS-04 and IS-05 have errors ("APIs: Common Keys", `error.json`).
+#[test]
+fn what_the_guard_refuses_is_said_as_nmos_has_it() {
+    let dir = temp();
+    let text = "[api]\nlisten = \"127.0.0.1:0\"\n[api.limits]\nrequest_seconds = 1\n\
+                [nmos]\nenabled = true\nseed = \"test\"\ndiscovery = false\naddress = [\"rx.example.org\"]\n\
+                [[receivers]]\nid = \"cam\"\ninterfaces = [\"lo\"]\n";
+    let config = dir.write("gdmedia.toml", text);
+    let daemon = Daemon::start(&config);
+    let refused = |answer: &Answer, code: u16, words: &str| {
+        assert_eq!((answer.code, answer.header("access-control-allow-origin")), (code, "*"), "{}", answer.head);
+        let value = answer.json();
+        check("is-04/v1.3/error.json", &value);
+        assert_eq!(value["code"], code);
+        assert!(value["error"].as_str().unwrap().contains(words), "{value}");
+    };
+    let host = |method: &str, host: &str, path: &str| {
+        client::raw(
+            daemon.address,
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
+        )
+    };
+    let staged = daemon.single("cam", "staged");
+    refused(&host("GET", "evil.example", &staged), 421, "is no name of this server");
+    refused(&host("PATCH", "example.org", &staged), 421, "is no name of this server");
+    // The name that controllers are told is one of its own, after another configuration as well.
+    let told = daemon.node("self")["api"]["endpoints"][0]["host"].clone();
+    assert_eq!(told, "rx.example.org");
+    let port = daemon.address.port();
+    for _ in 0..2 {
+        assert_eq!(host("GET", &format!("RX.example.org:{port}"), &staged).code, 200);
+        assert_eq!(host("GET", "rx.example.org.", "/api/v1").code, 200);
+        assert_eq!(ask(daemon.address, "POST", "/api/v1/config/reload", "", b"").code, 200);
+    }
+    // Bodies: too large by their length, too large in parts, and late.
+    let patch = |headers: &str, body: &[u8]| {
+        let head = format!("PATCH {staged} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}\r\n");
+        client::raw(daemon.address, &[head.as_bytes(), body].concat())
+    };
+    refused(&patch("Content-Length: 900000000\r\n", b"{"), 413, "more than");
+    let large = "x".repeat(600 << 10);
+    refused(&patch(&format!("Content-Length: {}\r\n", large.len()), large.as_bytes()), 413, "");
+    refused(&patch("Content-Length: 100\r\n", b"{"), 408, "has not come within 1 s");
+    refused(&patch("Transfer-Encoding: chunked\r\n", b"zz\r\n"), 400, "broken off");
+    // HEAD is GET without a body.
+    let (whole, head) = (host("GET", "localhost", &staged), host("HEAD", "localhost", &staged));
+    assert_eq!((head.code, head.header("access-control-allow-origin"), head.body.len()), (200, "*", 0));
+    assert_eq!(head.header("content-length"), whole.body.len().to_string());
+    let gone = host("HEAD", "evil.example", &staged);
+    assert_eq!((gone.code, gone.header("access-control-allow-origin"), gone.body.len()), (421, "*", 0));
+    // What is no HTTP is refused before anybody knows what it asks for (docs/nmos.md).
+    let none = client::raw(daemon.address, b"this is no HTTP\r\n\r\n");
+    assert_eq!((none.code, none.header("access-control-allow-origin"), none.body.len()), (400, "", 0));
+    let long = patch(&format!("X: {}\r\n", "y".repeat(32 << 10)), b"");
+    assert_eq!((long.code, long.header("access-control-allow-origin"), long.body.len()), (431, "", 0));
+    daemon.end();
+
+    // Too often, with so few that none comes back while the test runs.
+    let few = text.replace("request_seconds = 1", "requests_per_second = 1\nburst = 1");
+    let daemon = Daemon::start(&dir.write("few.toml", &few));
+    let often = until("too often", || Some(get(daemon.address, "/x-nmos/")).filter(|answer| answer.code != 200));
+    refused(&often, 429, "more than 1 requests a second");
+    assert!(often.header("retry-after").parse::<u64>().unwrap() >= 1);
+    daemon.end();
+}
+
 #[test]
 fn a_daemon_that_is_no_node_says_so() {
     let dir = temp();

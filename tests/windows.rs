@@ -203,6 +203,8 @@ struct Held {
     nic: Shared,
     inner: CpuKernel,
     ahead: usize,
+    /// How often what the card wrote was to be there for others.
+    ended: Arc<Mutex<u64>>,
 }
 
 impl Kernel<Host, Host> for Held {
@@ -230,6 +232,10 @@ impl Kernel<Host, Host> for Held {
     fn finish(&mut self, frame: FrameBuf<Host>) -> Result<(Frame<Host>, Ticket), KernelError> {
         Kernel::<Host, Host>::finish(&mut self.inner, frame)
     }
+    fn end_writes(&mut self) -> Result<(), KernelError> {
+        *self.ended.lock().unwrap() += 1;
+        Ok(())
+    }
     fn done(&mut self, ticket: Ticket) -> Result<bool, KernelError> {
         Kernel::<Host, Host>::done(&mut self.inner, ticket)
     }
@@ -243,7 +249,8 @@ fn what_is_overwritten_while_a_window_is_copied_after_all_is_located() {
     for policy in [Incomplete::Conceal, Incomplete::Show, Incomplete::Drop] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
-        let kernel = |nic: &Shared, inner| Held { nic: nic.clone(), inner, ahead: 40 };
+        let ended = Arc::new(Mutex::new(0));
+        let kernel = |nic: &Shared, inner| Held { nic: nic.clone(), inner, ahead: 40, ended: ended.clone() };
         let deliver = move |frame: Frame| into.lock().unwrap().push(see(&frame));
         let (mut pipeline, nic) = pipeline_of(all(), Ok(()), policy, kernel, deliver);
         // As above, and 40 packets more while the frame is copied.
@@ -251,6 +258,7 @@ fn what_is_overwritten_while_a_window_is_copied_after_all_is_located() {
         pipeline.run_to_end().unwrap();
         let counts = pipeline.frames();
         assert_eq!((counts.complete, counts.incomplete, counts.torn, counts.windows), (8, 1, 1, 8), "{counts:?}");
+        assert_eq!(*ended.lock().unwrap(), 8, "for each window, whose readers no work of the kernel precedes");
         let seen = seen.lock().unwrap();
         if policy == Incomplete::Drop {
             assert_eq!((seen.len(), counts.withheld, pipeline.rx().overwritten), (FRAMES - 1, 1, 10));

@@ -135,6 +135,32 @@ impl Endpoint {
         };
         format!("{}://{host}:{}", self.protocol(), self.port)
     }
+
+    /// Whether a controller elsewhere could use it.
+    ///
+    /// # Errors
+    /// It is no address that is reached, or no name of DNS; names of multicast DNS end at the next router (IS-04, "Use of
+    /// .local Hostnames").
+    pub fn check(&self) -> Result<(), Error> {
+        let address = self.host.parse::<IpAddr>().ok();
+        if self.port == 0 || address.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast()) {
+            let what = format!("{} is no address that a controller could reach", self.url());
+            return Err(Error::new(what, "name the address of the control interface and a port"));
+        }
+        if address.is_none() && !is_host_name(&self.host) {
+            let what = format!("`{}` is neither a host name nor an address", self.host);
+            return Err(Error::new(what, "write a name of DNS, an IPv4 or an IPv6 address"));
+        }
+        not_of_mdns(&self.host)
+    }
+}
+
+fn not_of_mdns(name: &str) -> Result<(), Error> {
+    if !name.to_ascii_lowercase().ends_with(".local") {
+        return Ok(());
+    }
+    let what = format!("the name {name} is one of mDNS, which ends at the next router");
+    Err(Error::new(what, "use an address, or a name of DNS (IS-04, \"Use of .local Hostnames\")"))
 }
 
 impl Settings {
@@ -150,16 +176,7 @@ impl Settings {
             return Err(Error::new("the node has no endpoint", "say at which address its API is served"));
         };
         for endpoint in &self.endpoints {
-            let host = &endpoint.host;
-            let address = host.parse::<IpAddr>().ok();
-            if endpoint.port == 0 || address.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast()) {
-                let what = format!("{} is no address that a controller could reach", endpoint.url());
-                return Err(Error::new(what, "name the address of the control interface and a port"));
-            }
-            if address.is_none() && !is_host_name(host) {
-                let what = format!("`{host}` is neither a host name nor an address");
-                return Err(Error::new(what, "write a name of DNS, an IPv4 or an IPv6 address"));
-            }
+            endpoint.check()?;
             if endpoint.authorization != first.authorization {
                 let what = "one endpoint of the node needs tokens and another does not";
                 return Err(Error::new(what, "protect all of them, as they serve the same receivers"));
@@ -171,13 +188,7 @@ impl Settings {
                 "leave it out, or correct the machine's name",
             ));
         }
-        let names = self.endpoints.iter().map(|e| &e.host).chain(&self.hostname);
-        for name in names {
-            if name.to_ascii_lowercase().ends_with(".local") {
-                let what = format!("the name {name} is one of mDNS, which ends at the next router");
-                return Err(Error::new(what, "use an address, or a name of DNS (IS-04, \"Use of .local Hostnames\")"));
-            }
-        }
+        self.hostname.as_deref().map_or(Ok(()), not_of_mdns)?;
         for interface in &self.interfaces {
             let neighbour = interface.neighbour.iter().flat_map(|n| [&n.chassis, &n.port]);
             let own = match &interface.chassis {

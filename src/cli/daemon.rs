@@ -69,6 +69,12 @@ fn load(path: &Path) -> Result<Loaded> {
 fn check(path: &Path, json: bool) -> Result<ExitCode> {
     let loaded = load(path)?;
     loaded.config.api.check_files()?;
+    if let Some(remark) = loaded.config.nmos.remark(&loaded.config.api) {
+        match json {
+            true => say::say!("{}", serde_json::json!({ "type": "remark", "message": remark })),
+            false => say::say!("{remark}"),
+        }
+    }
     let count = loaded.config.receivers.len();
     let mut wrong = 0;
     for receiver in &loaded.config.receivers {
@@ -122,6 +128,10 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
     // What shows and steers the daemon is begun here.
     let server = api::Server::open(daemon.clone(), &first.config.api).inspect_err(|_| drop(daemon.stop()))?;
     daemon.tell(cores);
+    if gdmedia::daemon::is_root() {
+        daemon.tell("it runs as root; a user of its own is enough, as the systemd unit has it (docs/api.md, Rights)");
+    }
+    first.config.nmos.remark(&first.config.api).into_iter().for_each(|remark| daemon.tell(remark));
     daemon.tell(told(&server, &first.config.api));
     let _ = api.set(server);
     let node = node(&daemon, &api, &first.config).inspect_err(|_| drop(daemon.stop()))?;
@@ -203,7 +213,10 @@ impl Printer {
         let (to, from) = sync_channel::<Event>(Self::WAITING);
         let thread = std::thread::Builder::new()
             .name("events".into())
-            .spawn(move || from.iter().for_each(|event| print(&event, json)))
+            .spawn(move || {
+                gdmedia::daemon::give_up_capabilities();
+                from.iter().for_each(|event| print(&event, json));
+            })
             .map_err(|e| Error::new(Kind::Unavailable, "no thread for events").because(e))?;
         Ok((Printer(thread), to))
     }

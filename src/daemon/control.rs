@@ -30,6 +30,8 @@ pub trait Control: Send + Sync + 'static {
     /// Reads the configuration again. Receivers that are the same in it lose no packet; a configuration that is wrong changes
     /// nothing.
     fn reload(&self) -> Reply<Reloaded>;
+    /// Something happened to what shows and steers the daemon, such as its API: told as an event.
+    fn note(&self, message: String);
     /// What happens from now on. A reader that is too slow misses the oldest.
     fn events(&self) -> broadcast::Receiver<Arc<Event>>;
     /// The last events, oldest first, as many as are kept.

@@ -29,6 +29,7 @@ mod source;
 mod supervisor;
 mod unit;
 
+pub use crate::unix::rights::{is_root, none as give_up_capabilities};
 pub use board::Say;
 pub use notify::Notifier;
 pub use source::text as sdp_text;

@@ -179,6 +179,9 @@ impl Control for Daemon {
             Err(_) => reply(Err(ended())),
         }
     }
+    fn note(&self, message: String) {
+        self.tell(message);
+    }
     fn events(&self) -> broadcast::Receiver<Arc<Event>> {
         self.board.events()
     }

@@ -171,6 +171,18 @@ impl Gpu {
     pub fn attribute(&self, which: Attribute) -> std::result::Result<i32, Fault> {
         attribute(self.device, which)
     }
+    /// What cards have written to its memory, as far as their completions were seen, is there for all work that it is given from now
+    /// on. Of the context that is bound; under a microsecond.
+    ///
+    /// # Errors
+    /// The GPU cannot be asked, or is lost.
+    #[inline]
+    pub fn end_writes(&self) -> std::result::Result<(), Fault> {
+        let target = sys::CUflushGPUDirectRDMAWritesTarget::CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX;
+        let scope = sys::CUflushGPUDirectRDMAWritesScope::CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER;
+        // SAFETY: numbers; a context is bound.
+        self.note(check("cuFlushGPUDirectRDMAWrites", unsafe { sys::cuFlushGPUDirectRDMAWrites(target, scope) }))
+    }
     /// Octets of its memory: free, and all.
     ///
     /// # Errors

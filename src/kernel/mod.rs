@@ -83,6 +83,13 @@ pub trait Kernel<R: Space, F: Space>: Send {
     fn flush(&mut self) -> Result<(), KernelError> {
         Ok(())
     }
+    /// Others are going to read the rings' memory, where a card has written by itself: what it wrote is to be there for them.
+    ///
+    /// # Errors
+    /// The kernel cannot go on.
+    fn end_writes(&mut self) -> Result<(), KernelError> {
+        Ok(())
+    }
     /// Has the work behind `ticket`, and all before it, been done?
     ///
     /// # Errors

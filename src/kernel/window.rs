@@ -236,6 +236,8 @@ impl<R: ReadAs<F>, F: Space, K: Kernel<R, F>> Kernel<R, F> for Windows<K, R> {
             seen.reuse(record);
             if let Some((origin, plane)) = origin.zip(seen.ring.body_plane()) {
                 let window = Window::new(plane.view(), seen.laps.clone(), origin as usize, seen.end as usize);
+                // No work of the kernel comes before who reads it.
+                self.inner.end_writes()?;
                 return Ok((frame.seal_as(window), seen.last));
             }
         }

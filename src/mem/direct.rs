@@ -20,6 +20,10 @@ impl Region<Device> {
     /// The GPU or its driver cannot do it, BAR1 (the window of the bus) is too small, or there is not so much memory.
     pub fn direct(gpu: &Arc<Gpu>, len: usize, align: usize, notes: &mut Vec<String>) -> Result<Self> {
         capable(gpu)?;
+        notes.push(match ordered(gpu)? {
+            Order::Kept => format!("GPU {} keeps the order of a card's writes by itself", gpu.number()),
+            Order::Asked => format!("GPU {} is asked to end a card's writes before each of our launches", gpu.number()),
+        });
         window(gpu, len, notes)?;
         let taken = |fault| refused(gpu, len, fault);
         gpu.bind().map_err(taken)?;
@@ -59,6 +63,47 @@ fn capable(gpu: &Gpu) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How the GPU's work comes to see all that a card has written before its completion was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// It does by itself.
+    Kept,
+    /// It is to be told to, by [`Gpu::end_writes`].
+    Asked,
+}
+
+/// By what the driver says of its order (`CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING`) and of how it can be asked for
+/// (`…_FLUSH_WRITES_OPTIONS`): none where there is no way for a call of ours.
+fn order(kept: i32, ways: i32) -> Option<Order> {
+    const OWNER: i32 = sys::CUGPUDirectRDMAWritesOrdering::CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER as i32;
+    const HOST: i32 = sys::CUflushGPUDirectRDMAWritesOptions::CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST as i32;
+    match () {
+        // Among its own work, or that of all GPUs: that is more.
+        () if kept >= OWNER => Some(Order::Kept),
+        () if ways & HOST != 0 => Some(Order::Asked),
+        () => None,
+    }
+}
+
+fn ordered(gpu: &Gpu) -> Result<Order> {
+    let kept = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING)?;
+    let ways = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS)?;
+    order(kept, ways).ok_or_else(|| {
+        let what = format!(
+            "GPU {} ({}) does not say when what a card wrote is there: its driver keeps no order of GPUDirect writes, and has \
+             no call that asks for it",
+            gpu.number(),
+            gpu.name()
+        );
+        Error::new(Kind::Unavailable, what).cure("receive into pinned memory")
+    })
+}
+
+/// Whether work on memory that a card writes to needs [`Gpu::end_writes`] before it.
+pub fn needs_end_of_writes(gpu: &Gpu) -> bool {
+    ordered(gpu).is_ok_and(|order| order == Order::Asked)
 }
 
 /// Compares what is asked for with what the bus's window has left.
@@ -307,6 +352,27 @@ mod tests {
         }
         fn free(&self, _: u64, _: usize) {
             self.log.borrow_mut().push("free");
+        }
+    }
+
+    #[test]
+    fn writes_of_a_card_are_in_order_or_are_asked_to_be() {
+        // NONE, OWNER, ALL_DEVICES; no way, by the host, by work of a stream, by both.
+        let of = |kept| [0, 1, 2, 3].map(|ways| order(kept, ways));
+        assert_eq!(of(0), [None, Some(Order::Asked), None, Some(Order::Asked)]);
+        assert_eq!(of(100), [Some(Order::Kept); 4]);
+        assert_eq!(of(200), [Some(Order::Kept); 4]);
+    }
+
+    #[test]
+    fn a_gpu_says_which_it_is_and_can_be_asked() {
+        let Some(gpu) = gpu() else { return };
+        let kept = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING).unwrap();
+        let ways = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS).unwrap();
+        println!("order {kept}, ways {ways}");
+        assert_eq!(needs_end_of_writes(&gpu), kept == 0 && ways & 1 != 0);
+        if ways & 1 != 0 {
+            gpu.end_writes().unwrap();
         }
     }
 

@@ -28,19 +28,34 @@ impl Hosts {
 
     /// Does `host`, as of the header of this name, mean this server?
     pub fn allow(&self, host: &str) -> bool {
+        self.allow_but(host, |_| false)
+    }
+    /// The same where `also` knows more names, in small letters.
+    fn allow_but(&self, host: &str, also: impl Fn(&str) -> bool) -> bool {
         let Some(name) = name_of(host) else { return false };
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         name.parse::<IpAddr>().is_ok()
             || name == "localhost"
             || name.ends_with(".localhost")
             || self.names.contains(&name)
+            || also(&name)
     }
 
     /// Why a request is not for this server: it has another name, or a foreign page makes it in order to change something.
     pub(crate) fn refusal(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        self.refusal_but(method, uri, headers, |_| false)
+    }
+    /// The same where `also` knows more names, in small letters.
+    pub(crate) fn refusal_but(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        also: impl Fn(&str) -> bool,
+    ) -> Option<(StatusCode, String)> {
         let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = header(header::HOST).or(uri.authority().map(|a| a.as_str())).unwrap_or_default();
-        if !self.allow(host) {
+        if !self.allow_but(host, also) {
             let why = format!("{host:?} is no name of this server: use its address, or this machine's name");
             return Some((StatusCode::MISDIRECTED_REQUEST, why));
         }

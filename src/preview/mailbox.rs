@@ -120,7 +120,9 @@ struct State {
     kept: VecDeque<Shown>,
     frozen: bool,
     viewers: usize,
-    jobs: Vec<(Ask, oneshot::Sender<Answer>)>,
+    jobs: VecDeque<(Ask, oneshot::Sender<Answer>)>,
+    /// Something was asked for, and done, since the last live picture.
+    answered: bool,
     closing: bool,
 }
 
@@ -201,7 +203,7 @@ impl Mailbox {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
         if !state.closing {
-            state.jobs.push((ask, answer));
+            state.jobs.push_back((ask, answer));
         }
         drop(state);
         self.changed.notify_one();
@@ -222,18 +224,28 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// Waits for work: what is asked for first, then the live picture where somebody watches and a frame has come since the
-    /// last one, not before `not_before`.
+    /// Waits for work: what is asked for, first come first served, and the live picture where somebody watches and a frame has
+    /// come since the last one, not before `not_before`. Where there is both they take turns, so that none waits for the other
+    /// for long.
     pub fn next(&self, not_before: Instant) -> Work {
         let mut state = self.lock();
         loop {
             if state.closing {
                 return Work::End;
             }
-            if let Some((ask, answer)) = state.jobs.pop() {
+            let due = state.viewers > 0 && state.count > state.seen;
+            let wait = not_before.saturating_duration_since(Instant::now());
+            if let Some(frame) = state.newest.clone().filter(|_| due && wait.is_zero())
+                && (state.jobs.is_empty() || state.answered)
+            {
+                (state.seen, state.answered) = (state.count, false);
+                return Work::Live(frame);
+            }
+            if let Some((ask, answer)) = state.jobs.pop_front() {
+                state.answered = true;
                 let mut answers = vec![answer];
                 // Who asks for the same gets the same.
-                let (same, others): (Vec<_>, Vec<_>) =
+                let (same, others): (VecDeque<_>, VecDeque<_>) =
                     std::mem::take(&mut state.jobs).into_iter().partition(|(other, _)| *other == ask);
                 state.jobs = others;
                 answers.extend(same.into_iter().map(|(_, answer)| answer));
@@ -242,12 +254,6 @@ impl Mailbox {
                     return Work::Freeze(state.kept.iter().cloned().collect(), answers);
                 }
                 return Work::Answer(ask, state.newest.clone(), answers);
-            }
-            let due = state.viewers > 0 && state.count > state.seen;
-            let wait = not_before.saturating_duration_since(Instant::now());
-            if let Some(frame) = state.newest.clone().filter(|_| due && wait.is_zero()) {
-                state.seen = state.count;
-                return Work::Live(frame);
             }
             state = if due && !wait.is_zero() {
                 self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
@@ -364,6 +370,34 @@ mod tests {
         assert!(matches!(mailbox.next(now()), Work::Live(frame) if frame.meta().number == 3));
         mailbox.close();
         assert!(matches!(mailbox.next(now()), Work::End));
+    }
+
+    #[test]
+    fn whoever_keeps_asking_holds_up_nobody() {
+        let mailbox = Mailbox::new(2);
+        let pool = pool(8);
+        mailbox.join();
+        let mut done = Vec::new();
+        for n in 0..6 {
+            put(&mailbox, &pool, n);
+            // One asks without a pause, another once.
+            drop(mailbox.ask(if n == 1 { Ask::Thumbnail } else { Ask::Png }));
+            drop(mailbox.ask(Ask::Jpeg));
+            done.push(match mailbox.next(now()) {
+                Work::Live(frame) => format!("live {}", frame.meta().number),
+                Work::Answer(ask, ..) => format!("{ask:?}"),
+                _ => panic!(),
+            });
+        }
+        // In the order in which they came, with the newest picture between them.
+        assert_eq!(done, ["Png", "live 1", "Jpeg", "live 3", "Thumbnail", "live 5"]);
+        // Where the next picture is not due yet nothing waits for it.
+        put(&mailbox, &pool, 6);
+        drop(mailbox.ask(Ask::Scopes));
+        let later = now() + Duration::from_secs(3600);
+        assert!(matches!(mailbox.next(later), Work::Answer(Ask::Png, ..)));
+        assert!(matches!(mailbox.next(later), Work::Answer(Ask::Jpeg, ..)));
+        assert!(matches!(mailbox.next(later), Work::Answer(Ask::Scopes, ..)));
     }
 
     #[test]

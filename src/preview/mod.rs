@@ -186,6 +186,8 @@ struct Shared {
 struct Live {
     /// A part of `multipart/x-mixed-replace`: headers, JPEG, and the boundary behind it.
     part: Bytes,
+    /// The JPEG in it.
+    jpeg: Bytes,
     /// Of its frame.
     number: u64,
 }

@@ -12,7 +12,7 @@ use crate::gpu::Gpu;
 use crate::kernel::Conversion;
 use crate::scale::Picture;
 use crate::scope::Scope;
-use crate::unix::priority;
+use crate::unix::{priority, rights};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,6 +63,7 @@ impl Renderer {
     /// Until the mailbox is closed.
     pub fn run(&mut self) {
         priority::lower();
+        rights::none();
         let pause = Duration::from_secs(1) / self.options.rate.max(1);
         let mut not_before = Instant::now();
         loop {
@@ -102,12 +103,15 @@ impl Renderer {
             meta.complete
         )
         .into_bytes();
+        let at = part.len();
         part.extend_from_slice(&jpeg);
         // Browsers show a part when they see the boundary behind it.
         part.extend_from_slice(format!("\r\n--{BOUNDARY}\r\n").as_bytes());
         self.source.0.rendered.fetch_add(1, Relaxed);
         if self.source.0.mailbox.viewers() > 0 {
-            self.source.0.live.send_replace(Some(Arc::new(Live { part: part.into(), number: meta.number })));
+            let part = Bytes::from(part);
+            let jpeg = part.slice(at..at + jpeg.len());
+            self.source.0.live.send_replace(Some(Arc::new(Live { part, jpeg, number: meta.number })));
         }
     }
 

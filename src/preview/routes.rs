@@ -29,6 +29,7 @@ pub(crate) const ICON: &str = include_str!("page/preview.svg");
 /// | --- | --- |
 /// | `/` | the page, and its `preview.css`, `common.js`, `preview.js`, `preview.svg` |
 /// | `/video.mjpeg` | the live picture, `multipart/x-mixed-replace` |
+/// | `/picture.jpg` | the same once, for whoever asks now and then: a stream takes one of the few connections that a browser has |
 /// | `/snapshot.jpg`, `/snapshot.png` | the newest frame in full size |
 /// | `/stats.json`, `/events` | the status; the same as server-sent events, whenever it is set anew |
 /// | `POST /freeze`, `/frame?freeze=ID&back=N` | the last frames, listed; one of them, counted back from the newest |
@@ -42,6 +43,7 @@ pub fn router(source: Source) -> Router {
         .route("/preview.js", file("text/javascript; charset=utf-8", include_str!("page/preview.js")))
         .route("/preview.svg", file("image/svg+xml", ICON))
         .route("/video.mjpeg", get(video))
+        .route("/picture.jpg", get(one_picture))
         .route("/snapshot.jpg", get(async |source, query| snapshot(source, query, Ask::Jpeg).await))
         .route("/snapshot.png", get(async |source, query| snapshot(source, query, Ask::Png).await))
         .route("/stats.json", get(stats))
@@ -115,6 +117,21 @@ async fn video(State(source): State<Source>) -> Response {
     });
     const _: () = assert!(BOUNDARY.len() < 70, "RFC 2046, 5.1.1");
     body("multipart/x-mixed-replace; boundary=gdmedia-picture", parts)
+}
+
+/// The newest live picture: the one that all viewers have, or one that is made for this one.
+async fn one_picture(State(source): State<Source>) -> Response {
+    let mut pictures = source.0.live.subscribe();
+    let _viewer = source.watch();
+    if source.0.mailbox.age().is_none() {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "no frame has come yet");
+    }
+    // Not held on to: who leaves last takes the picture away.
+    let live = match tokio::time::timeout(super::PATIENCE, pictures.wait_for(Option::is_some)).await {
+        Ok(Ok(live)) => live.clone(),
+        _ => None,
+    };
+    live.map_or_else(|| none(None), |live| picture("image/jpeg", live.jpeg.clone(), live.number))
 }
 
 async fn stats(State(source): State<Source>) -> Response {

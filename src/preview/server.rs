@@ -1,9 +1,9 @@
 //! The HTTP server: one thread, at one address.
 
 use super::hosts::{Hosts, guard};
-use super::patient::Door;
+use super::patient::{Door, PATIENCE};
 use crate::error::{Error, Kind, Result};
-use crate::unix::priority;
+use crate::unix::{priority, rights};
 use axum::{Router, middleware};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -45,9 +45,10 @@ impl Server {
         let router = router.layer(middleware::from_fn_with_state(hosts, guard));
         let serve = move || {
             priority::lower();
+            rights::none();
             runtime.block_on(async {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let serve = axum::serve(Door::new(listener, Arc::new(Semaphore::new(CONNECTIONS))), router);
+                let serve = axum::serve(Door::new(listener, Arc::new(Semaphore::new(CONNECTIONS)), PATIENCE), router);
                 tokio::select! {
                     _ = serve => {}
                     _ = stopped => {}

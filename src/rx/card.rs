@@ -2,6 +2,7 @@
 //!
 //! A card's clock may run on TAI, on UTC, or freely. Which one it is shows at the first stamp. A clock that runs freely is
 //! tied to the time at which stamps are read: that is never early, and the smallest distance within a while is the truest.
+//! One that was set since, as `ptp4l` does when it is started, is judged anew.
 
 use crate::time::Tai;
 use crate::timing::Source;
@@ -10,6 +11,9 @@ use crate::timing::Source;
 const NEAR: i64 = 500_000_000;
 /// Nanoseconds after which a free clock is tied anew, for it drifts.
 const AGAIN: u64 = 1_000_000_000;
+
+/// Readings that must be far off, one after the other for [`AGAIN`], before a clock is judged anew: one reading may be late by any time.
+const FAR: u32 = 8;
 
 /// Nanoseconds for which every packet must have had a stamp before the stamps count again.
 const PROBATION: i64 = 1_000_000_000;
@@ -41,12 +45,15 @@ pub struct Clock {
     /// takes at least.
     ahead: i64,
     since: u64,
+    /// Readings of late that are not near what the clock was taken for, and the first of them.
+    far: u32,
+    far_since: u64,
 }
 
 impl Clock {
     /// `utc` nanoseconds that TAI is ahead of UTC.
     pub const fn new(utc: i64) -> Self {
-        Clock { kind: Kind::Unknown, utc, offset: 0, least: i64::MAX, ahead: 0, since: 0 }
+        Clock { kind: Kind::Unknown, utc, offset: 0, least: i64::MAX, ahead: 0, since: 0, far: 0, far_since: 0 }
     }
 
     /// A stamp was read at `now`: to be called once for each run of packets, with the last one's, before [`Clock::tai`].
@@ -56,6 +63,9 @@ impl Clock {
             return;
         }
         let distance = now.0.wrapping_sub(stamp) as i64;
+        if matches!(self.kind, Kind::Tai | Kind::Utc) && self.was_set(distance.wrapping_sub(self.offset), now) {
+            *self = Clock::new(self.utc);
+        }
         match self.kind {
             Kind::Unknown => {
                 (self.kind, self.offset) = if distance.unsigned_abs() < NEAR as u64 {
@@ -86,6 +96,20 @@ impl Clock {
                 }
             }
         }
+    }
+
+    /// Whether the card's clock or ours must have been set since it was judged: it has been `ahead` of the other by far for a while.
+    #[inline]
+    const fn was_set(&mut self, ahead: i64, now: Tai) -> bool {
+        if ahead.unsigned_abs() < NEAR as u64 {
+            self.far = 0;
+            return false;
+        }
+        if self.far == 0 {
+            self.far_since = now.0;
+        }
+        self.far = self.far.saturating_add(1);
+        self.far >= FAR && now.0.wrapping_sub(self.far_since) >= AGAIN
     }
 
     /// What time it is by the clock that arrivals are stamped with, where it is `now` by that of reading: the two may be apart,
@@ -281,6 +305,61 @@ mod tests {
                 let lag = clock.tai(stamp, now).since(clock.now(Tai(NOW.wrapping_add_signed(10_000_000 + at + step))));
                 assert!(lag == 10_000 || (step > 0 && n < 210), "{n}: {lag}");
             }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_judged_anew() {
+        // `ptp4l` sets a clock that ran on UTC to TAI; another one back; a third to 1970, from where it runs freely.
+        for (before, step, kind) in [
+            (-UTC, UTC, Kind::Tai),
+            (0, -UTC, Kind::Utc),
+            (0, -1_000_000_000_000_000_000, Kind::Free),
+            (-UTC, 3_600_000_000_000, Kind::Free),
+        ] {
+            let mut clock = Clock::new(UTC);
+            let first = clock.kind();
+            let read = |clock: &mut Clock, ms: u64, apart: i64| {
+                let now = NOW + ms * 1_000_000;
+                let stamp = now.wrapping_add_signed(apart) - 20_000;
+                clock.read(stamp, Tai(now));
+                clock.tai(stamp, Tai(0)).since(Tai(now))
+            };
+            (0..50).for_each(|n| assert_eq!(read(&mut clock, n * 100, before), -20_000));
+            let judged = clock.kind();
+            assert!(first == Kind::Unknown && matches!(judged, Kind::Tai | Kind::Utc));
+            // For a second it is off by the step, and then it is right.
+            for n in 50..60 {
+                assert_eq!(read(&mut clock, n * 100, before + step), step - 20_000, "{n}");
+                assert_eq!(clock.kind(), judged);
+            }
+            for n in 60..200 {
+                let error = read(&mut clock, n * 100, before + step);
+                assert!((-20_000..=0).contains(&error), "{kind:?} {n}: {error}");
+            }
+            assert_eq!(clock.kind(), kind);
+            let now = Tai(NOW + 20_000_000_000);
+            assert!(clock.now(now).since(now).abs() <= 20_000, "and so is the time that others wait by");
+        }
+    }
+
+    #[test]
+    fn readings_that_are_late_are_no_reason_to_judge_a_clock_anew() {
+        let mut clock = Clock::new(UTC);
+        clock.read(NOW - 20_000, Tai(NOW));
+        // Whoever reads is held up for 2 s, again and again: the packets that waited are late, those behind them are not.
+        for n in 1..100u64 {
+            let now = NOW + n * 3_000_000_000;
+            for late in [2_000_000_000, 1_900_000_000, 700_000_000, 20_000] {
+                clock.read(now - late, Tai(now));
+                assert_eq!((clock.kind(), clock.tai(now, Tai(0))), (Kind::Tai, Tai(now)));
+            }
+        }
+        // A few packets a second, all of them late, say nothing within a second.
+        let now = NOW + 400_000_000_000;
+        for n in 0..u64::from(FAR) - 1 {
+            clock.read(now + n * 500_000_000 - 900_000_000, Tai(now + n * 500_000_000));
+            assert_eq!(clock.kind(), Kind::Tai);
         }
     }
 

@@ -86,6 +86,10 @@ impl Filter {
             SourceFilter::Exclude(list) => Filter { only: false, sources: v4(list) },
         }
     }
+    /// How a change to it is reported.
+    const fn change(&self) -> Kind {
+        if self.only { Kind::Allow } else { Kind::ToExclude }
+    }
     /// What several receivers of a group want together (RFC 3376 section 3.2).
     fn together(members: &[(u8, Filter)]) -> Self {
         let mut all = members.iter().map(|member| &member.1);
@@ -181,6 +185,17 @@ impl Host {
         (0..2).for_each(|_| self.tell_left(address, &told, send));
     }
 
+    /// What was said before is known to nobody: the link is up again, or at last. All of it is said as if it were new, twice.
+    pub fn renew(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        self.announce = Some(Duration::ZERO);
+        for n in 0..self.groups.len() {
+            let Some(group) = self.groups.get_mut(n) else { break };
+            (group.again, group.due) = (Some(now + AGAIN), now + EVERY);
+            let (address, filter) = (group.address, group.told.clone());
+            self.say(address, filter.change(), &filter.sources, send);
+        }
+    }
+
     /// Looks at a frame that is none of the flow, and answers.
     pub fn receive(&mut self, frame: &[u8], now: Duration, send: &mut dyn FnMut(&[u8])) {
         match self.look(frame) {
@@ -208,8 +223,7 @@ impl Host {
             if group.again.is_some_and(|at| now >= at) {
                 group.again = None;
                 let filter = group.told.clone();
-                let kind = if filter.only { Kind::Allow } else { Kind::ToExclude };
-                self.say(address, kind, &filter.sources, send);
+                self.say(address, filter.change(), &filter.sources, send);
             }
             let Some(group) = self.groups.get_mut(n).filter(|group| now >= group.due) else { continue };
             group.due = now + EVERY;
@@ -501,6 +515,43 @@ mod tests {
         assert_eq!(left.iter().map(|f| igmp_of(f).1[8]).collect::<Vec<_>>(), [3, 3], "TO_IN of nobody, twice");
         assert_eq!(one.groups().count(), 0);
         assert_eq!(sent(|send| one.leave(0, GROUP, at(61_000), send)).len(), 0);
+    }
+
+    #[test]
+    fn all_is_said_again_when_the_link_is_up() {
+        let mut one = host(0);
+        let other = Ipv4Addr::new(239, 1, 1, 8);
+        // Into a link that is not there.
+        sent(|send| one.join(0, GROUP, &SourceFilter::Any, at(0), send));
+        sent(|send| one.join(1, other, &include(&[1]), at(0), send));
+        for ms in [0, 500, 2100, 3000] {
+            sent(|send| one.tick(at(ms), send));
+        }
+        assert_eq!(sent(|send| one.tick(at(4900), send)).len(), 0);
+        // TO_EX of nobody (kind 4), ALLOW of one source (kind 5): as when they were joined.
+        let joined = [vec![4, 0, 0, 0, 239, 1, 1, 7], vec![5, 0, 0, 1, 239, 1, 1, 8, 10, 77, 0, 1]];
+        let reports = |frames: &[Vec<u8>]| -> Vec<Vec<u8>> {
+            frames.iter().filter(|f| f[12..14] == [8, 0]).map(|f| igmp_of(f).1[8..].to_vec()).collect()
+        };
+        let announced =
+            |frames: &[Vec<u8>]| frames.iter().filter(|f| f[..6] == BROADCAST && f[12..14] == [8, 6]).count();
+        let first = sent(|send| one.renew(at(5000), send));
+        assert_eq!(reports(&first), joined);
+        let then = sent(|send| one.tick(at(5010), send));
+        assert_eq!((announced(&then), reports(&then).len()), (1, 0));
+        let again = sent(|send| one.tick(at(5400), send));
+        assert_eq!(reports(&again), joined);
+        let later = sent(|send| one.tick(at(7100), send));
+        assert_eq!((announced(&later), reports(&later).len()), (1, 0), "the address twice, too");
+        assert_eq!(sent(|send| one.tick(at(64_000), send)).len(), 0);
+        // A minute after the renewal: as they are.
+        let alive = sent(|send| one.tick(at(65_000), send));
+        assert_eq!(reports(&alive).iter().map(|r| r[0]).collect::<Vec<_>>(), [2, 1]);
+        // A host without groups only says its address.
+        let mut bare = host(0);
+        sent(|send| bare.tick(at(0), send));
+        assert_eq!(sent(|send| bare.renew(at(100), send)).len(), 0);
+        assert_eq!(announced(&sent(|send| bare.tick(at(110), send))), 1);
     }
 
     #[test]

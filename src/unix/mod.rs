@@ -7,6 +7,10 @@ pub mod cores;
 pub mod descriptor;
 pub mod ethtool;
 pub mod listener;
+#[cfg(feature = "daemon")]
+pub mod memory;
 pub mod netlink;
 #[cfg(feature = "preview")]
 pub mod priority;
+#[cfg(feature = "preview")]
+pub mod rights;

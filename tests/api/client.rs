@@ -96,6 +96,8 @@ pub struct Events(BufReader<TcpStream>);
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Happened {
+    /// What stands before the number in its id.
+    pub run: String,
     pub id: u64,
     pub kind: String,
     pub data: Value,
@@ -125,11 +127,12 @@ impl Events {
         while !self.line().starts_with(&format!(": {words}")) {}
     }
     pub fn next(&mut self) -> Happened {
-        let mut event = Happened { id: 0, kind: String::new(), data: Value::Null };
+        let mut event = Happened { run: String::new(), id: 0, kind: String::new(), data: Value::Null };
         loop {
             let line = self.line();
             if let Some(id) = line.strip_prefix("id: ") {
-                event.id = id.parse().unwrap();
+                let (run, number) = id.split_once('-').unwrap();
+                (event.run, event.id) = (run.into(), number.parse().unwrap());
             } else if let Some(kind) = line.strip_prefix("event: ") {
                 event.kind = kind.into();
             } else if let Some(data) = line.strip_prefix("data: ") {

@@ -17,7 +17,7 @@ use gdmedia::sink::Sink;
 use gdmedia::stats::{FrameCounters, LegCounters, PacketCounters, Reason, RxCounters, Skew};
 use gdmedia::worker::{Placement, Report};
 use serde_json::json;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast;
@@ -32,6 +32,8 @@ pub struct Fake {
     /// What it answers, whatever it is told.
     pub answer: Mutex<Option<Result<(), Refusal>>>,
     pub reloaded: Mutex<Option<Result<Reloaded, Refusal>>>,
+    /// Seconds since 1970.
+    pub started: AtomicU64,
     pub ready: AtomicBool,
     pub alive: AtomicBool,
     pub refused: Mutex<Option<String>>,
@@ -48,6 +50,7 @@ impl Fake {
             told: Mutex::default(),
             answer: Mutex::new(Some(Ok(()))),
             reloaded: Mutex::new(Some(Ok(Reloaded::default()))),
+            started: AtomicU64::new(1_000),
             ready: AtomicBool::new(true),
             alive: AtomicBool::new(true),
             refused: Mutex::default(),
@@ -81,7 +84,7 @@ impl Control for Fake {
     fn overview(&self) -> Overview {
         Overview {
             version: "1.2.3",
-            started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000),
+            started: SystemTime::UNIX_EPOCH + Duration::from_secs(self.started.load(Relaxed)),
             ready: self.ready.load(Relaxed),
             alive: self.alive.load(Relaxed),
             generation: 2,
@@ -121,6 +124,9 @@ impl Control for Fake {
             Some(answer) => reply(answer),
             None => tokio::sync::oneshot::channel().1,
         }
+    }
+    fn note(&self, message: String) {
+        self.happen(None, EventKind::Daemon, &message);
     }
     fn events(&self) -> broadcast::Receiver<Arc<Event>> {
         self.events.subscribe()

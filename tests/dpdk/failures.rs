@@ -12,15 +12,15 @@ use std::process::Command;
 
 const INSIDE: &str = "GDMEDIA_DPDK_TEST_INSIDE";
 
-/// Runs `work` in a process that only does that.
-fn alone(name: &str, work: fn()) {
+/// Runs `work`, of the test `name`, in a process that only does that, with these variables.
+pub fn alone(name: &str, variables: &[(&str, &str)], work: fn()) {
     if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
         work();
         println!("the process lives");
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("failures::{name}"), "--nocapture"]).env(INSIDE, name);
+    command.args(["--exact", name, "--nocapture"]).env(INSIDE, name).envs(variables.iter().copied());
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
     assert!(output.status.success() && text.contains("the process lives"), "{name}: {text}");
@@ -64,7 +64,7 @@ fn goes_on() {
 
 #[test]
 fn options_of_dpdk_that_are_wrong() {
-    alone("options_of_dpdk_that_are_wrong", || {
+    alone("failures::options_of_dpdk_that_are_wrong", &[], || {
         // What would end the process, or fill the machine's memory, does not get to DPDK.
         refusal("port=net_null0;eal=--no-huge --help", Kind::Usage, &["`--help`"]);
         refusal(
@@ -94,7 +94,7 @@ fn no_huge_pages() {
         println!("skipped: this machine has huge pages");
         return;
     }
-    alone("no_huge_pages", || {
+    alone("failures::no_huge_pages", &[], || {
         refusal("port=net_null0", Kind::Unavailable, &["hugepage", "vm.nr_hugepages", "eal=--no-huge"]);
         goes_on();
     });
@@ -102,7 +102,7 @@ fn no_huge_pages() {
 
 #[test]
 fn no_memory_for_dpdk_itself() {
-    alone("no_memory_for_dpdk_itself", || {
+    alone("failures::no_memory_for_dpdk_itself", &[], || {
         // More addresses than there are, where pages are not looked at beforehand.
         let error = open("port=net_null0;eal=--no-huge -m 9000000000000").map(drop).unwrap_err();
         assert!(error.to_string().contains("no memory for DPDK"), "{error}");
@@ -148,7 +148,7 @@ fn ports_that_are_not_there_or_lack_something() {
 
 #[test]
 fn a_port_that_dpdk_has_taken_by_itself() {
-    alone("a_port_that_dpdk_has_taken_by_itself", || {
+    alone("failures::a_port_that_dpdk_has_taken_by_itself", &[], || {
         let words = "port=net_null20;descriptors=64;eal=--no-huge -m 64 --vdev=net_null20";
         let drivers = std::env::var("GDMEDIA_DPDK_DRIVERS").map(|path| format!(" -d {path}")).unwrap_or_default();
         let error =

@@ -1,7 +1,9 @@
-//! Reception by DPDK, on virtual devices. What every receiver does is in `receivers`; here is what is DPDK's own: what is missing
-//! and how it is said, ports that come and go in one process, who answers ARP and queries, and the program.
+//! Reception by DPDK, on virtual devices, and on a stand-in for cards. What every receiver does is in `receivers`; here is what is
+//! DPDK's own: what is missing and how it is said, ports that come and go in one process, who answers ARP and queries, what cards
+//! do, and the program.
 #![cfg(feature = "dpdk")]
 
+mod cards;
 #[path = "../common/mod.rs"]
 mod common;
 mod corpus;
@@ -18,6 +20,7 @@ mod on_gpu;
 mod played;
 mod ports;
 mod program;
+mod stand_in;
 #[path = "../support/mod.rs"]
 mod support;
 

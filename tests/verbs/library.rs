@@ -23,6 +23,7 @@ pub const ANY_MAC: u32 = 1 << 10;
 pub const TOO_LONG_DROPS: u32 = 1 << 11;
 pub const TOO_LONG_KEEPS: u32 = 1 << 12;
 pub const PORT_DOWN: u32 = 1 << 13;
+pub const LONG_LENGTHS: u32 = 1 << 14;
 
 /// `stand_in_device`.
 #[repr(C)]

@@ -5,7 +5,7 @@ use crate::library::Ways;
 use gdmedia::event::{Event, What};
 use gdmedia::mem::Host;
 use gdmedia::rx::verbs::Cut;
-use gdmedia::rx::{Receiver, RxError, Verbs};
+use gdmedia::rx::{Receiver, Renewed, RxError, Verbs};
 use std::time::{Duration, Instant};
 
 /// Polls until it fails.
@@ -49,6 +49,70 @@ fn a_device_that_is_pulled_out_ends_reception_with_the_reason() {
         assert!(card.deliver_one(&[0x82; 300], 0));
         assert_eq!(poll(&mut receiver), [vec![0x82; 300]]);
     }
+}
+
+/// As `play` has it in memory of the host.
+#[test]
+fn a_device_that_comes_back_is_received_again() {
+    let card = Card::new();
+    let (options, legs) = (card.options(Cut::None, 64), [card.leg()]);
+    let open = move || -> Result<Box<dyn Receiver<Mem = Host>>, gdmedia::Error> {
+        Ok(Box::new(Verbs::open(&options, &legs, &())?))
+    };
+    let mut receiver = Renewed::new(Box::new(open)).unwrap();
+    receiver.join(0, &card.leg()).unwrap();
+    let take = |receiver: &mut Renewed| {
+        let lease = receiver.poll().unwrap();
+        let all: Vec<Vec<u8>> = lease.slots().iter().map(|slot| crate::card::octets(receiver, slot)).collect();
+        receiver.release(lease);
+        all
+    };
+    let wait = |receiver: &mut Renewed, wanted: What| {
+        let (mut events, begun) = (Vec::new(), Instant::now());
+        while !events.iter().any(|event: &Event| event.what == wanted) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{wanted:?}: {events:?}");
+            take(receiver);
+            receiver.take_events(&mut events);
+        }
+    };
+    for n in 1..3 {
+        assert!(card.deliver_one(&[0x80; 300], 0));
+        assert_eq!(take(&mut receiver), [vec![0x80; 300]]);
+        card.control.pull();
+        wait(&mut receiver, What::InterfaceGone { leg: 0 });
+        card.control.put_back();
+        wait(&mut receiver, What::InterfaceBack { leg: 0 });
+        assert_eq!(receiver.counters().datagrams, n);
+    }
+    assert!(card.deliver_one(&[0x81; 300], 0));
+    assert_eq!(take(&mut receiver), [vec![0x81; 300]]);
+}
+
+/// What has not gone is not tried again: its error says what is wrong.
+#[test]
+fn a_queue_that_is_given_up_is_no_interface_that_has_gone() {
+    let card = Card::with(Ways { mtu: 9000, ..Ways::default() });
+    let (options, legs) = (card.options(Cut::None, 64), [card.leg()]);
+    let open = move || -> Result<Box<dyn Receiver<Mem = Host>>, gdmedia::Error> {
+        Ok(Box::new(Verbs::open(&options, &legs, &())?))
+    };
+    let mut receiver = Renewed::new(Box::new(open)).unwrap();
+    receiver.join(0, &card.leg()).unwrap();
+    let error = (0..1000).find_map(|_| {
+        card.deliver_one(&[0x80; 3000], 0);
+        match receiver.poll() {
+            Ok(lease) => {
+                receiver.release(lease);
+                None
+            }
+            Err(RxError::Failed(error)) => Some(error),
+            Err(RxError::End) => panic!("no end"),
+        }
+    });
+    assert!(error.expect("it is given up").to_string().contains("MAXUDP"));
+    let mut events = Vec::new();
+    receiver.take_events(&mut events);
+    assert!(events.is_empty(), "{events:?}");
 }
 
 #[test]
@@ -138,8 +202,16 @@ fn a_leg_that_gives_errors_only_does_not_touch_the_other() {
         card.control.inject(&frame(&to_other, &[0x90; 300]), 0);
         assert_eq!(poll(&mut receiver).len(), 1);
     });
+    // What the port drops from here on is seen by the leg that is left.
+    let before = card.control.counts().out_of_buffer;
+    (0..100).for_each(|_| {
+        card.control.inject(&frame(&to_other, &[0x90; 300]), 0);
+    });
+    let dropped = card.control.counts().out_of_buffer;
+    assert!(dropped >= before + 36, "64 entries: {before} {dropped}");
     let mut remarks = Vec::new();
     receiver.finish(&mut remarks).unwrap();
+    assert_eq!(receiver.counters().kernel_dropped, dropped);
     let remark = remarks.iter().find(|r| r.contains("nothing came by it any more")).expect("it is told");
     assert!(remark.contains("leg 0") && remark.contains("gives errors and nothing else"), "{remark}");
 }

@@ -1,7 +1,7 @@
 //! The ring: both kinds of entries, where it wraps, what comes while it is full, what does not fit.
 
 use crate::card::{Card, frame, octets, poll};
-use crate::library::{TOO_LONG_DROPS, TOO_LONG_KEEPS, Ways};
+use crate::library::{ANY_MAC, LONG_LENGTHS, TOO_LONG_DROPS, TOO_LONG_KEEPS, Ways};
 use crate::played::play;
 use crate::support::{EVEN, Sender, Sent, format, picture};
 use gdmedia::format::WireFormat;
@@ -215,6 +215,25 @@ fn frames_that_do_not_fit_a_slot_cost_no_more_than_their_run() {
             let told = remarks.iter().any(|r| r.contains("4 frames were longer") && r.contains("MAXUDP"));
             assert_eq!(told, resets, "{flags} {cut:?}: {remarks:?}");
         }
+    }
+}
+
+/// A completion that names more octets than its entry has: nothing of it is read, and the entry is given again.
+#[test]
+fn completions_that_are_longer_than_their_entry_bring_nothing() {
+    for cut in CUTS {
+        let card = Card::new();
+        let mut receiver = card.receiver(&card.options(cut, 64));
+        card.control.set_flags(ANY_MAC | LONG_LENGTHS);
+        for n in 0..200 {
+            assert!(card.deliver_one(&[0x80; 300], 0), "{n}: entries are given again");
+            assert!(poll(&mut receiver).is_empty());
+        }
+        let counters = receiver.counters();
+        assert_eq!((counters.hardware_issues, counters.datagrams, counters.rejected.total()), (200, 0, 0), "{cut:?}");
+        card.control.set_flags(ANY_MAC);
+        assert!(card.deliver_one(&[0x80; 300], 0));
+        assert_eq!(poll(&mut receiver), [vec![0x80; 300]]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Events as server-sent events (WHATWG HTML, 9.2): whoever was away says which one was the last, and gets what came since.
 
-use super::super::control::Event;
+use super::super::control::{Control, Event};
 use super::answer::{self, Id, Problem};
 use super::receivers::find;
 use super::routes::Api;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 /// While nothing happens a comment is sent, so that a viewer who has gone is noticed.
@@ -31,25 +31,42 @@ pub(super) async fn of_one(
     Ok(serve(api, since(&uri, &headers)?, Some(id)))
 }
 
-/// The number after which events are wanted: of the header `Last-Event-ID`, which browsers send when they come back, or of
-/// `?since=`; none: from now on.
-fn since(uri: &Uri, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+/// After which event others are wanted.
+#[derive(Debug, PartialEq, Eq)]
+struct Since {
+    /// Of which run of the daemon it was; none: of this one.
+    run: Option<String>,
+    number: u64,
+}
+
+/// What a run of the daemon is called in ids of events: when it started, in milliseconds since 1970, in hexadecimal.
+fn run(control: &dyn Control) -> String {
+    let started = control.overview().started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}", started.as_millis())
+}
+
+/// The last event that somebody has, by its id `RUN-NUMBER` or by its number alone: of the header `Last-Event-ID`, which browsers
+/// send when they come back, or of `?since=`; none: he wants those from now on.
+fn since(uri: &Uri, headers: &HeaderMap) -> Result<Option<Since>, Problem> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let query = uri.query().unwrap_or_default().split('&').find_map(|part| part.strip_prefix("since="));
     // An empty id is none (WHATWG HTML, 9.2.6).
     let Some(text) = header.filter(|text| !text.is_empty()).or(query) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| {
-        let error = format!("{text:?} is no number of an event");
-        Problem::new(
+    let (run, number) = text.split_once('-').map_or((None, text), |(run, number)| (Some(run), number));
+    let is_run = |run: &str| (1..=16).contains(&run.len()) && run.bytes().all(|b| b.is_ascii_hexdigit());
+    match number.parse() {
+        Ok(number) if run.is_none_or(is_run) => Ok(Some(Since { run: run.map(str::to_ascii_lowercase), number })),
+        _ => Err(Problem::new(
             StatusCode::BAD_REQUEST,
-            error,
-            "give the number of the last event that you have; 0 for all that are kept",
-        )
-    })
+            format!("{text:?} is no id and no number of an event"),
+            "give the id of the last event that you have; 0 for all that are kept",
+        )),
+    }
 }
 
 struct Reader {
     api: Api,
+    run: String,
     live: broadcast::Receiver<Arc<Event>>,
     /// Of this receiver alone.
     of: Option<String>,
@@ -59,19 +76,20 @@ struct Reader {
     last: u64,
 }
 
-fn serve(api: Api, since: Option<u64>, of: Option<String>) -> Response {
+fn serve(api: Api, since: Option<Since>, of: Option<String>) -> Response {
     // In this order: nothing falls between the two, and what is in both is sent once.
+    let run = run(api.control.as_ref());
     let live = api.control.events();
     let history = api.control.history();
     let newest = history.last().map_or(0, |event| event.number);
     let last = match since {
         None => newest,
-        // Of a daemon that ran before this one.
-        Some(since) if since > newest => 0,
-        Some(since) => since,
+        // Of a daemon that ran before this one: all of this one's are news.
+        Some(since) if since.run.as_deref().is_some_and(|of| of != run) || since.number > newest => 0,
+        Some(since) => since.number,
     };
     let waiting = history.into_iter().filter(|event| event.number > last).collect();
-    let reader = Reader { api, live, of, waiting, last };
+    let reader = Reader { api, run, live, of, waiting, last };
     // Something at once, so that whoever asks sees that he is heard.
     let begun = stream::once(async { Bytes::from_static(b"retry: 2000\n\n") });
     use futures_util::StreamExt as _;
@@ -110,15 +128,15 @@ async fn next(mut reader: Reader) -> Option<(Bytes, Reader)> {
             String::new()
         };
         if wanted {
-            return Some(((gap + &text(&event)).into(), reader));
+            return Some(((gap + &text(&reader.run, &event)).into(), reader));
         }
     }
 }
 
 /// JSON has no line ends of its own.
-fn text(event: &Event) -> String {
+fn text(run: &str, event: &Event) -> String {
     let kind = serde_json::to_value(event.kind).ok();
     let kind = kind.as_ref().and_then(serde_json::Value::as_str).unwrap_or("message");
     let data = serde_json::to_string(event).unwrap_or_default();
-    format!("id: {}\nevent: {kind}\ndata: {data}\n\n", event.number)
+    format!("id: {run}-{}\nevent: {kind}\ndata: {data}\n\n", event.number)
 }

@@ -14,6 +14,7 @@
 //! it. Every path is in `openapi.json`, which the server serves.
 
 mod answer;
+mod connection;
 mod events;
 mod guard;
 mod health;
@@ -23,6 +24,7 @@ mod openapi;
 mod pages;
 mod peers;
 mod preview;
+mod proxies;
 mod receivers;
 mod routes;
 mod server;

@@ -21,6 +21,7 @@ use tower_service::Service as _;
 pub(super) struct Slot(Arc<OnceLock<Mounted>>);
 
 struct Mounted {
+    node: Node,
     router: Router,
     registered: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -34,7 +35,13 @@ impl std::fmt::Debug for Slot {
 impl Slot {
     /// Serves it from now on; there is one at most.
     pub fn put(&self, node: Node, registered: Arc<dyn Fn() -> bool + Send + Sync>) {
-        let _ = self.0.set(Mounted { router: http::router(node), registered });
+        let _ = self.0.set(Mounted { router: http::router(node.clone()), node, registered });
+    }
+    /// Whether controllers are told this name, or address: what they are told they may use.
+    pub fn is_told(&self, name: &str) -> bool {
+        let told =
+            |node: &Node| node.settings().endpoints.iter().any(|endpoint| endpoint.host.eq_ignore_ascii_case(name));
+        self.0.get().is_some_and(|mounted| told(&mounted.node))
     }
     /// Whether a registry has it; none where there is no node.
     pub fn registered(&self) -> Option<bool> {

@@ -22,13 +22,14 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// All of them.
-pub(super) static PAGES: [Page; 13] = [
+pub(super) static PAGES: [Page; 14] = [
     Page { path: "/", kind: HTML, text: include_str!("page/wall.html") },
     Page { path: "/receiver", kind: HTML, text: include_str!("page/receiver.html") },
     Page { path: "/events", kind: HTML, text: include_str!("page/events.html") },
     Page { path: "/docs", kind: HTML, text: include_str!("page/docs.html") },
     Page { path: "/page/daemon.css", kind: CSS, text: include_str!("page/daemon.css") },
     Page { path: "/page/access.js", kind: SCRIPT, text: include_str!("page/access.js") },
+    Page { path: "/page/share.js", kind: SCRIPT, text: include_str!("page/share.js") },
     Page { path: "/page/wall.js", kind: SCRIPT, text: include_str!("page/wall.js") },
     Page { path: "/page/receiver.js", kind: SCRIPT, text: include_str!("page/receiver.js") },
     Page { path: "/page/events.js", kind: SCRIPT, text: include_str!("page/events.js") },

@@ -10,13 +10,14 @@ use axum::response::{IntoResponse, Response};
 use tower_service::Service as _;
 
 /// What is served of each preview, see [`crate::preview::router`].
-pub(super) const PATHS: [&str; 13] = [
+pub(super) const PATHS: [&str; 14] = [
     "/api/v1/receivers/{id}/preview/",
     "/api/v1/receivers/{id}/preview/preview.css",
     "/api/v1/receivers/{id}/preview/preview.js",
     "/api/v1/receivers/{id}/preview/common.js",
     "/api/v1/receivers/{id}/preview/preview.svg",
     "/api/v1/receivers/{id}/preview/video.mjpeg",
+    "/api/v1/receivers/{id}/preview/picture.jpg",
     "/api/v1/receivers/{id}/preview/snapshot.jpg",
     "/api/v1/receivers/{id}/preview/snapshot.png",
     "/api/v1/receivers/{id}/preview/stats.json",
@@ -46,8 +47,8 @@ pub(super) async fn thumbnail(State(api): State<Api>, Id(id): Id) -> Result<Resp
 /// Hands a request on to the preview, which knows only what lies behind `/preview`.
 pub(super) async fn forward(State(api): State<Api>, Id(id): Id, mut request: Request) -> Result<Response, Problem> {
     let source = source(&api, &id)?;
-    let path = request.uri().path();
-    let rest = path.split_once("/preview/").map_or("", |(_, rest)| rest);
+    // The route has six parts before that, whatever the id is called: "", "api", "v1", "receivers", the id, "preview".
+    let rest = request.uri().path().splitn(7, '/').nth(6).unwrap_or_default();
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     *request.uri_mut() = format!("/{rest}{query}").parse().unwrap_or_else(|_| Uri::from_static("/"));
     // What the outer router found in the path is nothing to the inner one.

@@ -2,6 +2,7 @@
 
 use super::super::control::{Action, Receiver};
 use super::answer::{self, Id, Problem};
+use super::guard::given;
 use super::routes::Api;
 use super::tokens::May;
 use axum::extract::{Request, State};
@@ -29,8 +30,7 @@ pub(super) async fn overview(State(api): State<Api>) -> Response {
 
 /// What whoever asks may do.
 pub(super) async fn access(State(api): State<Api>, headers: HeaderMap) -> Response {
-    let given = headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-    let (needed, may) = api.guard.may(given);
+    let (needed, may) = api.guard.may(given(&headers));
     let scopes: &[&str] = match may {
         May::Nothing => &[],
         May::Read => &["read"],

@@ -1,6 +1,7 @@
 //! The table `[api]` of the configuration.
 
 use super::guard::Policy;
+use super::proxies::Proxies;
 use crate::daemon::config::table::{Written, table, words};
 use crate::error::{Error, Kind, Result};
 use serde::{Deserialize, Deserializer};
@@ -14,8 +15,11 @@ table! {
         listen: Listen = Listen::default(), "\"127.0.0.1:8080\"";
         /// Listens beyond this machine although there are no tokens: whoever reaches it sees and steers everything.
         open: bool = false, "true";
-        /// Names that clients may have for it, besides addresses, `localhost` and this machine's name.
+        /// Names that clients may have for it, besides addresses, `localhost`, this machine's name and `address` in `[nmos]`.
         hosts: Vec<String> = Vec::new(), "[\"ingest.example.org\"]";
+        /// Proxies whose `X-Forwarded-For` says who asks, for the limits: addresses, or networks of them.
+        /// Each has to add at its end whom it heard it from.
+        trusted_proxies: Vec<String> = Vec::new(), "[\"127.0.0.1\", \"10.0.0.0/24\"]";
         /// HTTPS instead of HTTP, at all addresses.
         tls: Option<Tls> = None, "";
         /// Who may do what. Where there is one, every request for data needs one, from this machine as well.
@@ -160,6 +164,18 @@ impl Settings {
             if self.listen[..n].contains(address) {
                 return wrong(format!("listen in [api] names {address} twice"), "name it once");
             }
+            let has = |all: &SocketAddr, one: &SocketAddr| {
+                all.ip().is_unspecified()
+                    && all.is_ipv4() == one.is_ipv4()
+                    && all.port() == one.port()
+                    && one.port() != 0
+            };
+            if let Some(other) = self.listen.iter().find(|other| *other != address && has(address, other)) {
+                return wrong(
+                    format!("listen in [api] names {address} and {other}, which is one of these"),
+                    "name one of both: the first one has every address of this machine",
+                );
+            }
         }
         for (n, token) in self.tokens.iter().enumerate() {
             let name = &token.name;
@@ -190,6 +206,7 @@ impl Settings {
                 "write certificate = \"/etc/gdmedia/tls.crt\" and key = \"/etc/gdmedia/tls.key\"",
             );
         }
+        Proxies::read(&self.trusted_proxies)?;
         self.limits.check()
     }
 }
@@ -274,6 +291,10 @@ mod tests {
             ("listen = \"0.0.0.0:80\"", "which others reach, and has no tokens"),
             ("listen = [\"127.0.0.1:1\", \"10.0.0.1:80\"]", "[api] listens at 10.0.0.1:80"),
             ("listen = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", "names 127.0.0.1:1 twice"),
+            (
+                "open = true\nlisten = [\"127.0.0.1:80\", \"0.0.0.0:80\"]",
+                "names 0.0.0.0:80 and 127.0.0.1:80, which is one of these",
+            ),
             ("[[tokens]]\nname = \"n\"", "needs either file or sha256"),
             ("[[tokens]]\nname = \"n\"\nfile = \"f\"\nsha256 = \"s\"", "needs either file or sha256"),
             ("[[tokens]]\nname = \"n\"\nfile = \"f\"\nscopes = []", "allows nothing"),
@@ -290,6 +311,8 @@ mod tests {
             assert!(error.to_string().contains(what) && !error.cure_text().is_empty(), "{text}: {error}");
         }
         read("listen = \"0.0.0.0:80\"\nopen = true").unwrap().check().unwrap();
+        read("listen = [\"0.0.0.0:80\", \"127.0.0.1:81\", \"[::1]:80\"]\nopen = true").unwrap().check().unwrap();
+        read("listen = [\"0.0.0.0:0\", \"127.0.0.1:0\"]\nopen = true").unwrap().check().unwrap();
         read("listen = \"0.0.0.0:80\"\n[[tokens]]\nname = \"n\"\nfile = \"f\"").unwrap().check().unwrap();
     }
 }

@@ -2,12 +2,15 @@
 
 use super::settings::Tls;
 use crate::error::{Error, Kind, Result};
-use rustls::ServerConfig;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio_rustls::TlsAcceptor;
 
 /// Certificate and key as they were read.
@@ -17,6 +20,7 @@ pub(super) struct Loaded {
     acceptor: TlsAcceptor,
     /// When both were written.
     written: [Option<SystemTime>; 2],
+    until: Option<u64>,
 }
 
 impl Loaded {
@@ -33,6 +37,7 @@ impl Loaded {
             Error::new(Kind::Data, format!("no private key can be read from {key}")).because(error).cure(cure)
         })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let until = until(&chain, &provider);
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
@@ -41,11 +46,15 @@ impl Loaded {
             })?;
         let mut config = config;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Loaded { settings: settings.clone(), acceptor: TlsAcceptor::from(Arc::new(config)), written })
+        Ok(Loaded { settings: settings.clone(), acceptor: TlsAcceptor::from(Arc::new(config)), written, until })
     }
     /// For connections.
     pub fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()
+    }
+    /// When the first certificate of the chain is valid no longer, seconds since 1970; none where it is not told.
+    pub fn until(&self) -> Option<u64> {
+        self.until
     }
     /// As the files are now; none where they are the same as before.
     ///
@@ -77,6 +86,23 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
         Ok(chain) => Ok(chain),
         Err(error) => Err(wrong().because(error)),
     }
+}
+
+/// `notAfter` of the one that ends first (RFC 5280, 4.1.2.5). rustls tells it whoever asks for a time when it is over, before
+/// it looks at who has signed.
+fn until(chain: &[CertificateDer<'_>], provider: &CryptoProvider) -> Option<u64> {
+    let never = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    let (nobody, algorithms) = (RootCertStore::empty(), provider.signature_verification_algorithms.all);
+    let one = |certificate| {
+        let parsed = ParsedCertificate::try_from(certificate).ok()?;
+        match verify_server_cert_signed_by_trust_anchor(&parsed, &nobody, &[], never, algorithms) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+                Some(not_after.as_secs())
+            }
+            _ => None,
+        }
+    };
+    chain.iter().filter_map(one).min()
 }
 
 fn written(settings: &Tls) -> [Option<SystemTime>; 2] {

@@ -24,6 +24,7 @@ pub(super) use transport::legs_of;
 
 use super::Control;
 use crate::error::{Error, Kind, Result};
+use crate::unix::rights;
 use bridge::Bridge;
 use gdmedia_nmos::registration::Find;
 use gdmedia_nmos::registration::client::Plain;
@@ -77,7 +78,11 @@ impl Running {
         let (state, stop) = (Arc::<Mutex<Status>>::default(), Arc::<watch::Stop>::default());
         let watch = watch::Watch::new(node.clone(), bridge, control, settings.clone(), place, say, state.clone());
         let (theirs, node_of) = (stop.clone(), node.clone());
-        let work = move || watch.run(&theirs, registries.map(|find| (node_of, find)));
+        let work = move || {
+            // Those that it begins talk to registries, and to whoever answers multicast DNS.
+            rights::none();
+            watch.run(&theirs, registries.map(|find| (node_of, find)));
+        };
         let thread = std::thread::Builder::new().name("nmos".into()).spawn(work).map_err(|error| {
             Error::new(Kind::Unavailable, "no thread for the NMOS node")
                 .because(error)

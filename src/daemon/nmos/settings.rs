@@ -4,8 +4,10 @@ use crate::daemon::api;
 use crate::daemon::config::Time;
 use crate::daemon::config::table::{Written, table};
 use crate::error::{Error, Kind, Result};
+use gdmedia_nmos::Endpoint;
 use gdmedia_nmos::registration::select;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 table! {
@@ -81,7 +83,56 @@ impl Settings {
                 return wrong(format!("registry in [nmos]: {why}"), "write one like \"http://10.0.0.5:8010\"");
             }
         }
+        for host in &self.address {
+            let endpoint = Endpoint { host: host.clone(), port: api::PORT, secure: false, authorization: false };
+            if let Err(why) = endpoint.check() {
+                return wrong(format!("address in [nmos]: {why}"), why.cure());
+            }
+        }
+        if let Some(told) = self.told_themselves(api)
+            && let Some(registry) = self.registry.iter().find(|url| !is_here(host_of(url)))
+        {
+            return wrong(
+                format!("[nmos] registers at {registry} that it is at {told}, where every controller finds itself"),
+                ELSEWHERE,
+            );
+        }
         Ok(())
+    }
+
+    /// What is not wrong, and yet not as somebody may think: to be said at the start.
+    pub fn remark(&self, api: &api::Settings) -> Option<String> {
+        let told = self.told_themselves(api).filter(|_| self.enabled && self.registry.is_empty() && self.discovery)?;
+        Some(format!("NMOS: controllers are told {told}, where nobody but this machine finds the node ({ELSEWHERE})"))
+    }
+
+    /// The address that controllers are told, where it is one of the loopback: as there is none else.
+    fn told_themselves(&self, api: &api::Settings) -> Option<String> {
+        let here = match self.address.is_empty() {
+            true => api.listen.iter().all(|address| address.ip().is_loopback()),
+            false => self.address.iter().all(|host| is_here(host)),
+        };
+        let first = self.address.first().cloned().or_else(|| api.listen.first().map(ToString::to_string));
+        first.filter(|_| here)
+    }
+}
+
+/// The cure where only this machine reaches the node.
+const ELSEWHERE: &str = "let [api] listen at an address of the control network, with [[api.tokens]] or open = true; or name \
+                         in address of [nmos] where a proxy serves it";
+
+/// This machine, whoever says it.
+fn is_here(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The host of `http://host:port/`, without the brackets of IPv6 (RFC 3986, 3.2.2).
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.strip_prefix('[') {
+        Some(inside) => inside.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
     }
 }
 
@@ -94,7 +145,7 @@ mod tests {
         let api = api::Settings::default();
         let read = |text: &str| toml::from_str::<Settings>(text).unwrap();
         assert!(read("").check(&api::Settings { listen: api::Listen(vec![]), ..api.clone() }).is_ok());
-        let on = read("enabled = true\nregistry = [\"http://10.0.0.5:8010\"]\ntags = { a = [\"b\", \"c\"] }\n");
+        let on = read("enabled = true\nregistry = [\"http://127.0.0.1:8010\"]\ntags = { a = [\"b\", \"c\"] }\n");
         on.check(&api).unwrap();
         assert_eq!(on.tags.0["a"], ["b", "c"]);
         let deaf = on.check(&api::Settings { listen: api::Listen(vec![]), ..api.clone() }).unwrap_err();
@@ -105,9 +156,50 @@ mod tests {
             ("enabled = true\nheartbeat = \"11s\"", "heartbeat"),
             ("enabled = true\nregistry = [\"10.0.0.5\"]", "registry"),
             ("enabled = true\nregistry = [\"https://10.0.0.5\"]", "registry"),
+            ("enabled = true\naddress = [\"rx.local\"]", "mDNS"),
+            ("enabled = true\naddress = [\"rx.example.org\", \"0.0.0.0\"]", "no address that a controller could reach"),
+            ("enabled = true\naddress = [\"http://rx\"]", "neither a host name nor an address"),
         ] {
             let error = read(text).check(&api).unwrap_err();
             assert!(error.to_string().contains(what) && !error.cure_text().is_empty(), "{text}: {error}");
+            // Whoever wants no node may write what he likes.
+            read(&text.replace("true", "false")).check(&api).unwrap();
+        }
+    }
+
+    #[test]
+    fn controllers_elsewhere_are_not_told_the_loopback() {
+        let at = |listen: &str| {
+            let listen = listen.split(' ').map(|address| address.parse().unwrap()).collect();
+            api::Settings { listen: api::Listen(listen), open: true, ..api::Settings::default() }
+        };
+        let of = |more: &str| toml::from_str::<Settings>(&format!("enabled = true\n{more}")).unwrap();
+        let here = "127.0.0.1:8080 [::1]:8080";
+        for (registry, fits) in [
+            ("http://10.0.0.5:8010", false),
+            ("http://registry.example.org", false),
+            ("http://[2001:db8::5]:8010", false),
+            ("http://127.0.0.1:8010", true),
+            ("http://localhost:8010", true),
+            ("http://[::1]:8010/", true),
+        ] {
+            let named = of(&format!("registry = [\"{registry}\"]"));
+            assert_eq!(named.check(&at(here)).is_ok(), fits, "{registry}");
+            named.check(&at("127.0.0.1:8080 10.0.0.7:8080")).unwrap();
+            named.check(&at("0.0.0.0:8080")).unwrap();
+            // What a proxy in front serves.
+            let by_proxy = of(&format!("registry = [\"{registry}\"]\naddress = [\"rx.example.org\"]"));
+            by_proxy.check(&at(here)).unwrap();
+            let itself = of(&format!("registry = [\"{registry}\"]\naddress = [\"localhost\"]"));
+            assert_eq!(itself.check(&at("0.0.0.0:8080")).is_ok(), fits, "{registry}");
+        }
+        let error = of("registry = [\"http://10.0.0.5:8010\"]").check(&at(here)).unwrap_err();
+        assert!(error.to_string().contains("127.0.0.1:8080, where every controller finds itself"), "{error}");
+        assert!(error.cure_text().contains("open = true"), "{error}");
+        // A registry that is looked for may be on this machine.
+        assert!(of("").remark(&at(here)).unwrap().contains("127.0.0.1:8080"));
+        for (more, listen) in [("", "10.0.0.7:80"), ("discovery = false", here), ("address = [\"10.0.0.7\"]", here)] {
+            assert_eq!(of(more).remark(&at(listen)), None, "{more}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::gpu::{Fault, Gpu, Stream};
 use crate::kernel::conceal::{self, Paint};
 use crate::kernel::cpu::Place;
 use crate::kernel::{Conversion, Kernel, KernelError, Ticket};
-use crate::mem::{Device, GpuAccess, Pinned, Region};
+use crate::mem::{Device, GpuAccess, Pinned, Region, needs_end_of_writes};
 use crate::plan::{Missing, Placement};
 use crate::ring::{SLACK, Slot, SplitRing};
 use std::sync::Arc;
@@ -76,6 +76,8 @@ struct Ring {
     is_body: bool,
     /// Its copy on the GPU, if there is to be one.
     mirror: Option<Region<Device>>,
+    /// A card writes to the GPU's memory, which does not keep the order by itself.
+    written: bool,
 }
 
 impl Ring {
@@ -93,7 +95,8 @@ impl Ring {
         // Octets that lie in the GPU's memory already are not copied again.
         let mirrored = copied && !(is_body && R::IN_DEVICE);
         let mirror = mirrored.then(|| Region::device(gpu, octets + SLACK)).transpose()?;
-        Ok(Ring { planes, at, is_body, mirror })
+        let written = is_body && R::IN_DEVICE && needs_end_of_writes(gpu);
+        Ok(Ring { planes, at, is_body, mirror, written })
     }
 }
 
@@ -218,7 +221,10 @@ impl CudaKernel {
         if self.pending == 0 {
             return Ok(());
         }
-        let Ring { at, is_body, mirror, .. } = &self.rings[self.of];
+        let Ring { at, is_body, mirror, written, .. } = &self.rings[self.of];
+        if *written {
+            self.gpu.end_writes()?;
+        }
         match self.runs.all() {
             Some(runs) => runs.iter().for_each(|run| self.parts.add_run(run, *is_body)),
             None => self.pieces.iter().for_each(|piece| self.parts.add_piece(piece, *is_body)),
@@ -490,6 +496,12 @@ impl<R: GpuAccess> Kernel<R, Device> for CudaKernel {
     fn flush(&mut self) -> std::result::Result<(), KernelError> {
         let started = self.start();
         self.keep(started)
+    }
+
+    fn end_writes(&mut self) -> std::result::Result<(), KernelError> {
+        let written = self.rings.iter().any(|ring| ring.written);
+        let ended = if written { self.gpu.end_writes() } else { Ok(()) };
+        self.keep(ended)
     }
 
     fn done(&mut self, ticket: Ticket) -> std::result::Result<bool, KernelError> {

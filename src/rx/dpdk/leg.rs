@@ -20,7 +20,7 @@ pub struct JoinedLeg {
     /// Lead it to our queue.
     pub rules: Vec<Rule>,
     /// Has the port and the group where the kernel has the interface too. It gets nothing.
-    pub beside: Option<socket2::Socket>,
+    pub _beside: Option<socket2::Socket>,
 }
 
 /// What a received packet is.
@@ -104,7 +104,7 @@ mod tests {
     fn leg(port: usize, destination: [u8; 4], sources: SourceFilter, vlan: u16) -> Option<JoinedLeg> {
         let leg = Leg { destination: destination.into(), port: 5004, sources: sources.clone(), ttl: None, mid: None };
         let wanted = Wanted::new(&leg, vlan);
-        Some(JoinedLeg { port, wanted, sources, group: None, rules: Vec::new(), beside: None })
+        Some(JoinedLeg { port, wanted, sources, group: None, rules: Vec::new(), _beside: None })
     }
 
     fn frame(from: [u8; 4], to: [u8; 4], vlan: Option<u16>, octets: usize) -> Vec<u8> {

@@ -13,8 +13,10 @@
 //! | `shim/*.c` | DPDK: its environment, pools, ports, rules. No structure of it crosses over |
 //! | `abi` | the shim's calls |
 //! | `eal` | one start for all receivers of a process |
-//! | `port` | a port: attached, started, who has it beside us |
+//! | `port`, `name`, `failure` | a port: attached, started, who has it beside us; what it is called; the words for what is not had |
+//! | `link` | whether its link is up |
 //! | `leg` | what a leg's packets look like, and what makes them come |
+//! | `revive` | one of several ports that comes back while the others receive |
 //! | `open` | everything between the options and the first packet |
 //! | `ticks` | what a card's clock counts |
 //!
@@ -26,10 +28,14 @@
 
 mod abi;
 mod eal;
+mod failure;
 mod leg;
+mod link;
+mod name;
 mod open;
 mod options;
 mod port;
+mod revive;
 mod ticks;
 
 pub use options::Options;
@@ -46,6 +52,8 @@ use crate::timing::Source;
 use abi::{Packet, Pool};
 use leg::{JoinedLeg, Sorted, sort};
 use port::{Port, Ports};
+use revive::Reviver;
+use std::sync::Arc;
 
 /// Packets in a lease at most.
 const BATCH: usize = abi::BURST;
@@ -62,14 +70,17 @@ pub fn version() -> &'static str {
 /// A flow as DPDK receives it, its body plane in the space `M`.
 pub struct Dpdk<M: Planes> {
     // Drivers write to the pools, and pools lie in the ring: fields are dropped in this order.
+    reviver: Option<Reviver>,
     ports: Ports,
-    bodies: Option<Pool>,
-    pool: Pool,
+    bodies: Option<Arc<Pool>>,
+    pool: Arc<Pool>,
     ring: SplitRing<M>,
     /// By leg number, as the options name them.
     port_of: Vec<usize>,
     options: Options,
     legs: [Option<JoinedLeg>; MAX_LEGS],
+    /// What they are to receive, those of a port that has gone among them.
+    wanted: [Option<Leg>; MAX_LEGS],
     /// Counts polls: says which port and which queue is asked first.
     turn: usize,
     packets: Vec<Packet>,
@@ -116,7 +127,7 @@ impl<M: Planes> Dpdk<M> {
         let count = self.ports.len();
         for n in 0..count {
             let number = self.turn.wrapping_add(n) % count;
-            let Some(port) = self.ports.get_mut(number).filter(|port| !port.gone) else { continue };
+            let Some(port) = self.ports.get_mut(number) else { continue };
             for queue in 0..port.queues() {
                 // A queue that fills the batch is not the first one next time: two legs may come by two queues.
                 let queue = (self.turn as u16).wrapping_add(queue) % port.queues();
@@ -133,9 +144,15 @@ impl<M: Planes> Dpdk<M> {
                         unsafe { packet.free() };
                         continue;
                     };
+                    if !packet.is_whole() {
+                        // What it names beyond its pieces is old, or another packet's.
+                        self.counters.hardware_issues += 1;
+                        self.unwanted.push(at);
+                        continue;
+                    }
                     let start = at as usize;
                     let frame = memory.get(start..start.saturating_add(packet.here as usize)).unwrap_or_default();
-                    let sorted = sort(frame, packet.octets, recorded, &self.legs, number);
+                    let sorted = sort(frame, packet.octets, recorded, &self.legs, port.number());
                     let (leg, from, octets, wire) = match sorted {
                         Sorted::Wanted { leg, at, octets, wire } => (leg, at, octets, wire),
                         Sorted::Rejected(reason) => {
@@ -211,79 +228,125 @@ impl<M: Planes> Dpdk<M> {
         came > 0
     }
 
-    /// Forgets what has come before anything was joined: rings of drivers fill from the moment when a port is attached, and may be
-    /// full of old packets, behind which others are lost already.
-    fn forget(&mut self) {
+    /// Forgets what has come by a port before anything was joined: rings of drivers fill from the moment when a port is attached, and
+    /// may be full of old packets, behind which others are lost already.
+    fn forget(&mut self, number: usize) {
         let Dpdk { ports, packets, pool, ring, unwanted, .. } = self;
-        for port in ports.iter_mut().filter(|port| !port.is_recorded()) {
-            for queue in 0..port.queues() {
-                // More than any ring holds.
-                for _ in 0..4096 {
-                    let got = port.receive(queue, packets);
-                    if got == 0 {
-                        break;
-                    }
-                    for packet in packets.iter().take(got) {
-                        let Some(at) = pool.place(packet.data()) else {
-                            // SAFETY: it came just now, and nobody else has it.
-                            unsafe { packet.free() };
-                            continue;
-                        };
-                        let start = at as usize;
-                        let frame = ring.head_plane().as_slice().get(start..start + packet.here as usize);
-                        port.other(frame.unwrap_or_default());
-                        unwanted.push(at);
-                    }
-                    pool.give_back(unwanted);
-                    unwanted.clear();
+        let Some(port) = ports.of_mut(number) else { return };
+        for queue in 0..if port.is_recorded() { 0 } else { port.queues() } {
+            // More than any ring holds.
+            for _ in 0..4096 {
+                let got = port.receive(queue, packets);
+                if got == 0 {
+                    break;
                 }
+                for packet in packets.iter().take(got) {
+                    let Some(at) = pool.place(packet.data()) else {
+                        // SAFETY: it came just now, and nobody else has it.
+                        unsafe { packet.free() };
+                        continue;
+                    };
+                    let start = at as usize;
+                    let frame = ring.head_plane().as_slice().get(start..start + packet.here as usize);
+                    port.other(frame.unwrap_or_default());
+                    unwanted.push(at);
+                }
+                pool.give_back(unwanted);
+                unwanted.clear();
             }
         }
+        port.begin_counting();
     }
 
     /// Asks the ports what they have dropped, and says what is due.
     fn look(&mut self, now: Tai) {
-        let Dpdk { ports, legs, events, .. } = self;
-        for (number, port) in ports.iter_mut().enumerate().filter(|(_, port)| !port.gone) {
-            port.look(legs, number);
+        while let Some(port) = self.reviver.as_ref().and_then(Reviver::take) {
+            self.regain(port, now);
+        }
+        for port in self.ports.iter_mut() {
+            port.look();
             port.tick();
-            if port.gone {
-                tracing::debug!("port {} has gone", port.name());
-                let of_it =
-                    legs.iter().enumerate().filter(|(_, leg)| leg.as_ref().is_some_and(|leg| leg.port == number));
-                events.extend(of_it.map(|(leg, _)| Event { at: now, what: What::InterfaceGone { leg: leg as u8 } }));
+        }
+        while let Some(port) = self.ports.take_gone() {
+            self.lose(port, now);
+        }
+        self.counters.kernel_dropped = self.lost + self.ports.iter().map(Port::lost).sum::<u64>();
+    }
+
+    /// A port has gone. The last one ends this receiver: the next one may have the same ports, while buffers of these are read still.
+    #[cold]
+    fn lose(&mut self, port: Port, now: Tai) {
+        tracing::debug!("port {} has gone", port.name());
+        let (number, lost) = (port.number(), port.lost());
+        self.lost += lost;
+        for (leg, joined) in self.legs.iter_mut().enumerate() {
+            if joined.take_if(|leg| leg.port == number).is_some() {
+                self.events.push(Event { at: now, what: What::InterfaceGone { leg: leg as u8 } });
+                if let Some(of_leg) = self.lost_by_leg.get_mut(leg) {
+                    *of_leg += lost;
+                }
             }
         }
-        self.counters.kernel_dropped = self.lost + self.ports.iter().map(lost).sum::<u64>();
-        if !self.ports.is_empty() && self.ports.iter().all(|port| port.gone) {
-            // That ends this receiver. The next one may have the same ports, while buffers of these are read still.
-            self.broken = self.ports.last().map(|port| port.name().to_owned());
-            self.lost = self.counters.kernel_dropped;
-            self.lost_by_leg = std::array::from_fn(|leg| self.lost_of(leg));
-            self.legs = [None, None];
-            self.ports.close();
+        if self.ports.is_empty() {
+            self.broken = Some(port.name().to_owned());
+            self.reviver = None;
+        } else if let Some(reviver) = &self.reviver {
+            reviver.lose(port);
         }
+    }
+
+    /// A port is back, and its legs are joined anew.
+    #[cold]
+    fn regain(&mut self, port: Port, now: Tai) {
+        let number = port.number();
+        tracing::debug!("port {} is back", port.name());
+        self.ports.push(port);
+        self.forget(number);
+        for leg in 0..MAX_LEGS as u8 {
+            let Some(what) = self.wanted.get(usize::from(leg)).cloned().flatten() else { continue };
+            if self.port_of(leg) != number {
+                continue;
+            }
+            match self.join_by_port(leg, &what, &mut Vec::new()) {
+                Ok(()) => self.events.push(Event { at: now, what: What::InterfaceBack { leg } }),
+                Err(error) => tracing::warn!("leg {leg} cannot be joined again: {}", error.in_one_line()),
+            }
+        }
+    }
+
+    /// The number of a leg's port.
+    fn port_of(&self, leg: u8) -> usize {
+        self.port_of.get(usize::from(leg)).or(self.port_of.last()).copied().unwrap_or(0)
+    }
+
+    /// Has a leg's packets come, now or when its port is back.
+    fn join_by_port(&mut self, leg: u8, what: &Leg, notes: &mut Vec<String>) -> Result<()> {
+        let number = self.port_of(leg);
+        let Some(port) = self.ports.of_mut(number) else { return Ok(()) };
+        let joined = port.join(leg, what, &self.options, notes)?;
+        if let Some(place) = self.legs.get_mut(usize::from(leg)) {
+            *place = Some(joined);
+        }
+        Ok(())
     }
 
     /// What a leg's port has lost.
     fn lost_of(&self, leg: usize) -> u64 {
         let joined = self.legs.get(leg).and_then(Option::as_ref);
-        let port = joined.and_then(|leg| self.ports.get(leg.port));
-        port.map_or_else(|| self.lost_by_leg.get(leg).copied().unwrap_or(0), lost)
+        let port = joined.and_then(|leg| self.ports.of(leg.port));
+        self.lost_by_leg.get(leg).copied().unwrap_or(0) + port.map_or(0, Port::lost)
     }
 
     /// Gives a leg up.
     fn leave(&mut self, leg: u8) {
+        if let Some(wanted) = self.wanted.get_mut(usize::from(leg)) {
+            *wanted = None;
+        }
         let Some(joined) = self.legs.get_mut(usize::from(leg)).and_then(Option::take) else { return };
-        if let Some(port) = self.ports.get_mut(joined.port) {
+        if let Some(port) = self.ports.of_mut(joined.port) {
             port.leave(leg, joined);
         }
     }
-}
-
-/// What a port has lost.
-fn lost(port: &Port) -> u64 {
-    port.counted().lost()
 }
 
 impl<M: Planes> Receiver for Dpdk<M> {
@@ -334,20 +397,15 @@ impl<M: Planes> Receiver for Dpdk<M> {
             return Err(Error::new(Kind::Usage, format!("leg {leg}: a receiver takes {MAX_LEGS} legs at most"))
                 .cure("receive the further legs with a second receiver"));
         }
-        if self.legs.iter().all(Option::is_none) {
-            self.forget();
-            self.ports.iter_mut().for_each(Port::begin_counting);
+        if self.wanted.iter().all(Option::is_none) {
+            (0..self.options.ports.len()).for_each(|number| self.forget(number));
         }
         // The old one first: it may be the same flow.
         self.leave(leg);
         let mut notes = Vec::new();
-        let number = self.port_of.get(usize::from(leg)).or(self.port_of.last()).copied().unwrap_or(0);
-        let Some(port) = self.ports.get_mut(number) else {
-            return Err(Error::new(Kind::Internal, "a receiver without ports"));
-        };
-        let joined = port.join(leg, number, what, &self.options, &mut notes)?;
-        if let Some(place) = self.legs.get_mut(usize::from(leg)) {
-            *place = Some(joined);
+        self.join_by_port(leg, what, &mut notes)?;
+        if let Some(wanted) = self.wanted.get_mut(usize::from(leg)) {
+            *wanted = Some(what.clone());
         }
         let prefix = |note: String| if leg == 0 { note } else { format!("leg {leg}: {note}") };
         self.caps.notes.extend(notes.into_iter().map(prefix));
@@ -363,13 +421,21 @@ impl<M: Planes> Receiver for Dpdk<M> {
 
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let now = self.clock().unwrap_or_default();
+        self.ports.iter_mut().for_each(Port::ask);
         self.look(now);
         for port in self.ports.iter() {
             let (name, c) = (port.name(), port.counted());
             remarks.push(format!(
-                "{name}: {} packets; lost: {} because nobody took them in time, {} without a buffer, {} with errors",
-                c.packets, c.missed, c.no_buffer, c.errors
+                "{name}: {} packets; lost: {} because nobody took them in time, {} with errors",
+                c.packets, c.missed, c.errors
             ));
+            if c.no_buffer > 0 {
+                remarks.push(format!("{name}: buffers ran out {} times: hold packets for longer (hold=)", c.no_buffer));
+            }
+            if port.link().downs() > 0 || port.link().is_down() {
+                let now = if port.link().is_down() { ", and is down" } else { "" };
+                remarks.push(format!("warning: {name}: its link went down {} times{now}", port.link().downs()));
+            }
             if let Some(host) = port.host() {
                 remarks.push(format!("{name}: {} questions of the network (ARP, IGMP) answered", host.answered()));
                 if host.conflicts() > 0 {

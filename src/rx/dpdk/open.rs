@@ -3,16 +3,19 @@
 
 use super::abi::{self, Packet, Pool};
 use super::port::{Port, Ports};
+use super::revive::Reviver;
 use super::{BATCH, Dpdk, Options, eal};
 use crate::error::{Error, Kind, Result};
 #[cfg(feature = "cuda")]
 use crate::mem::Device;
+use crate::mem::Host;
 use crate::ring::SplitRing;
 use crate::rx::socket::{MAX_LEGS, tai_offset};
 use crate::rx::{Caps, Planes};
 use crate::stats::RxCounters;
 use crate::time::Tai;
 use crate::timing::Source;
+use std::sync::Arc;
 
 /// Buffers for packets that wait and that are read, at least and at most.
 const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=131_072;
@@ -23,7 +26,6 @@ const LEAST_ROOM: u32 = 2048;
 /// Cards round a buffer's room down, so that frames come in two pieces: to 128 octets (i40e, ice), to 1024 (ixgbe).
 const ROOM_UNIT: u32 = 1024;
 /// Headers before a UDP payload as a card is to cut it: Ethernet, IPv4, UDP; a tag comes on top.
-#[cfg(feature = "cuda")]
 const CUT_BEFORE: u16 = 14 + 20 + 8;
 
 impl<M: Planes> Dpdk<M> {
@@ -61,7 +63,7 @@ impl<M: Planes> Dpdk<M> {
             if known.is_none() {
                 ports.push(Port::open(spec, number, &options, &mut notes)?);
             }
-            port_of.push(known.unwrap_or(ports.len() - 1));
+            port_of.push(known.unwrap_or(number));
         }
         if let Some(port) = ports.iter().find(|port| splits && !port.info().splits) {
             return Err(Error::new(
@@ -130,14 +132,20 @@ impl<M: Planes> Dpdk<M> {
             stamps: Source::Software,
         };
         let tai_offset = tai_offset(options.utc_offset_s);
+        let (pool, bodies) = (Arc::new(built.pool), built.bodies.map(Arc::new));
+        // With one port its receiver ends, and is opened anew.
+        let several = ports.len() > 1;
+        let reviver = several.then(|| Reviver::new(&options, &pool, built.split.zip(bodies.as_ref()))).flatten();
         let mut new = Dpdk {
+            reviver,
             ports,
-            bodies: built.bodies,
-            pool: built.pool,
+            bodies,
+            pool,
             ring: built.ring,
             port_of,
             options,
             legs: [None, None],
+            wanted: [None, None],
             turn: 0,
             packets: vec![Packet::EMPTY; BATCH],
             unwanted: Vec::with_capacity(BATCH),
@@ -169,25 +177,45 @@ impl Dpdk<Device> {
     /// # Errors
     /// As of [`Dpdk::open`]; or a driver does not, which is all but a few of PCI cards.
     pub fn open_split(options: Options, gpu: &std::sync::Arc<crate::gpu::Gpu>) -> Result<Self> {
-        Self::build(options, true, |options, count, room, notes| {
-            let cut = CUT_BEFORE + options.split + if options.vlan.is_some() { 4 } else { 0 };
-            let mut head = <Device as Planes>::head(gpu, abi::octets_for(count, u32::from(cut)))?;
-            let stride = room as usize + HEADROOM;
-            let octets = (stride * count as usize).next_multiple_of(crate::rx::planes::PAGE);
-            let mut body = <Device as Planes>::body(gpu, octets, notes)?;
-            // SAFETY: the regions become the ring's, to which DPDK alone writes, and which outlives the pools.
-            let pools = unsafe { (Pool::new(&mut head, count, u32::from(cut)), Pool::over(&mut body, count, room)) };
-            let pool = pools.0.map_err(|refused| no_pool(count, refused))?;
-            let bodies = pools.1.map_err(|refused| no_pool(count, refused))?;
-            let ring = SplitRing::split(head, body);
-            Ok(Built { pool, bodies: Some(bodies), ring, split: Some(cut), place: <Device as Planes>::NAME })
-        })
+        Self::build(options, true, |options, count, room, notes| two(gpu, options, count, room, notes))
     }
 }
 
+impl Dpdk<Host> {
+    /// The same in memory of the host, where it is of no use: for tests on machines without a GPU.
+    ///
+    /// # Errors
+    /// As of [`Dpdk::open`]; or a driver does not cut.
+    #[doc(hidden)]
+    pub fn open_split_in_host(options: Options) -> Result<Self> {
+        Self::build(options, true, |options, count, room, notes| two(&(), options, count, room, notes))
+    }
+}
+
+/// A pool for what is before the cut, one for what is behind it.
+fn two<M: Planes>(
+    from: &M::Source,
+    options: &Options,
+    count: u32,
+    room: u32,
+    notes: &mut Vec<String>,
+) -> Result<Built<M>> {
+    let cut = CUT_BEFORE + options.split + if options.vlan.is_some() { 4 } else { 0 };
+    let mut head = M::head(from, abi::octets_for(count, u32::from(cut)))?;
+    let stride = room as usize + HEADROOM;
+    let octets = (stride * count as usize).next_multiple_of(PAGE);
+    let mut body = M::body(from, octets, notes)?;
+    // SAFETY: the regions become the ring's, to which DPDK alone writes, and which outlives the pools.
+    let pools = unsafe { (Pool::new(&mut head, count, u32::from(cut)), Pool::over(&mut body, count, room)) };
+    let pool = pools.0.map_err(|refused| no_pool(count, refused))?;
+    let bodies = pools.1.map_err(|refused| no_pool(count, refused))?;
+    Ok(Built { pool, bodies: Some(bodies), ring: SplitRing::split(head, body), split: Some(cut), place: M::NAME })
+}
+
 /// What DPDK keeps free before a packet (`RTE_PKTMBUF_HEADROOM`).
-#[cfg(feature = "cuda")]
 const HEADROOM: usize = 128;
+/// What memory is registered in.
+const PAGE: usize = 4096;
 
 /// Memory, and the pools in it.
 struct Built<M: Planes> {

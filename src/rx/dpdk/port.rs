@@ -1,11 +1,14 @@
 //! A port that a receiver has: by which name, whose it is beside us, and what was wrong when it could not be had.
 #![allow(unsafe_code)]
 
-use super::abi::{self, Counts, Info, Pool, Refused, Setup};
+use super::abi::{self, Counts, Info, Pool, Setup};
 use super::eal;
+use super::failure::{not_attached, not_reached, not_started};
 use super::leg::{self, JoinedLeg};
+use super::link::{Change, Link};
+use super::name::Name;
 use super::options::Options;
-use super::ticks::{self, Ticks};
+use super::ticks::{self, Clock, Ticks, Useless};
 use crate::error::{Error, Kind, Result};
 use crate::rx::card::Stamps;
 use crate::rx::host::Host;
@@ -19,14 +22,14 @@ use std::ffi::CString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// For how long a card's clock is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// Between two questions to the driver, about its link and what it has counted: the card may be asked by way of its firmware.
+const ASK: Duration = Duration::from_millis(250);
 /// Takes an interface's queue whole, so that the kernel gets nothing of it any more.
-const AF_XDP: &str = "net_af_xdp";
+pub const AF_XDP: &str = "net_af_xdp";
 
 /// Who has a port beside us.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct Port {
     // Closed before the name is free.
     raw: abi::Port,
     name: Name,
+    /// In the options.
+    number: usize,
     info: Info,
     beside: Beside,
     /// What we say where nobody else does.
@@ -59,6 +64,11 @@ pub struct Port {
     counts: Counts,
     /// The same when its first leg was joined: what was lost before that was not the flow's.
     base: Option<Counts>,
+    link: Link,
+    /// When its driver was asked last.
+    asked: Duration,
+    /// Of the network namespace that the interface beneath is in, where there is one.
+    namespace: Option<socket2::Socket>,
     /// It is there no more.
     pub gone: bool,
 }
@@ -110,10 +120,13 @@ impl Port {
             )
             .cure("leave stamps=hardware out"));
         }
+        let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).ok();
+        let namespace = interface.as_ref().and_then(|_| socket());
         let host = address.map(|address| Host::new(info.mac, address, vlan, options.igmp));
         Ok(Port {
             raw,
             name,
+            number,
             isolated: info.pci && interface.is_some(),
             info,
             beside,
@@ -124,6 +137,9 @@ impl Port {
             stamps: None,
             counts: Counts::default(),
             base: None,
+            link: Link::default(),
+            asked: Duration::ZERO,
+            namespace,
             gone: false,
         })
     }
@@ -147,8 +163,14 @@ impl Port {
         let mtu = if info.pci { mtu } else { mtu.min(u16::try_from(info.max_mtu).unwrap_or(u16::MAX)) };
         let (descriptors, isolated) = (options.descriptors, self.isolated);
         let setup = Setup { queues, descriptors, mtu, split, stamps, isolated, pool };
+        let (name, octets) = (&self.name.0, split.map_or(pool, |(_, bodies)| bodies).octets());
         // SAFETY: as promised by the caller.
-        unsafe { self.raw.start(&setup) }.map_err(|refused| not_started(&self.name.0, &self.info, refused))?;
+        unsafe { self.raw.reach(&setup) }
+            .map_err(|refused| not_reached(name, &self.info, octets, split.is_some(), refused))?;
+        // What only takes what rules name may have no clock any more (mlx5).
+        let before = (stamps && isolated).then(|| self.measure());
+        // SAFETY: as promised by the caller.
+        unsafe { self.raw.start(&setup) }.map_err(|refused| not_started(name, &self.info, split.is_some(), refused))?;
         self.queues = queues;
         let how = match &self.beside {
             Beside::Kernel(interface) => format!("the kernel has {interface} too: addresses and groups are its"),
@@ -168,47 +190,68 @@ impl Port {
         if self.info.driver == "net_af_packet" {
             notes.push("packets that come merged (GRO), or unsegmented (GSO of virtual interfaces), are too large and rejected".into());
         }
-        let ticks = stamps.then(|| self.measure()).flatten();
-        if let Some(ticks) = ticks {
-            let tell = ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
-            notes.push(format!("port {}: time stamps of the card, {tell}", self.name.0));
-            self.stamps = Some((Stamps::new(tai_offset(options.utc_offset_s), true), ticks));
-        } else if stamps {
-            if options.stamps == Stamping::Hardware {
-                return Err(Error::new(
-                    Kind::Unavailable,
-                    format!(
-                        "the clock of port {} cannot be measured: this machine stands still too often",
-                        self.name.0
-                    ),
-                )
-                .cure("start again when it has less to do, or leave stamps=hardware out"));
-            }
-            notes.push(format!(
-                "warning: port {}: time stamps by software: the card's clock could not be measured, this machine stands still too often",
-                self.name.0
-            ));
+        if stamps {
+            let clock = before.unwrap_or_else(|| self.measure());
+            self.take_stamps(clock, options, notes)?;
         } else if options.stamps != Stamping::Software {
             notes.push(format!("port {}: time stamps by software: its driver has none of the card", self.name.0));
+        }
+        self.link.see(self.raw.link());
+        if self.link.is_down() {
+            let again = if self.host.is_some() { ", and groups are reported again then" } else { "" };
+            notes.push(format!("port {}: its link is down: nothing comes before it is up{again}", self.name.0));
         }
         self.tick();
         Ok(())
     }
 
-    /// What the card counts its stamps in: nanoseconds where it has no clock to read. None: it has, and that was not possible in
-    /// time.
-    fn measure(&self) -> Option<Ticks> {
+    /// Takes the card's stamps, or says why not.
+    fn take_stamps(&mut self, clock: Clock, options: &Options, notes: &mut Vec<String>) -> Result<()> {
+        let name = &self.name.0;
+        let useless = match ticks::of(&self.info.driver, clock) {
+            Ok(ticks) => {
+                let tell =
+                    ticks.per_second().map_or_else(|| "in nanoseconds".into(), |n| format!("{n} ticks a second"));
+                notes.push(format!("port {name}: time stamps of the card, {tell}"));
+                self.stamps = Some((Stamps::new(tai_offset(options.utc_offset_s), true), ticks));
+                return Ok(());
+            }
+            Err(useless) => useless,
+        };
+        let (why, cure) = match useless {
+            Useless::HeldUp => (
+                "cannot be measured: this machine stands still too often".to_owned(),
+                "start again when it has less to do, or leave stamps=hardware out",
+            ),
+            Useless::Unknown => (
+                format!("cannot be read, and what driver {} counts is not known", self.info.driver),
+                "leave stamps=hardware out",
+            ),
+        };
+        if options.stamps == Stamping::Hardware {
+            return Err(Error::new(Kind::Unavailable, format!("the clock of port {name} {why}")).cure(cure));
+        }
+        notes.push(format!("warning: port {name}: time stamps by software: the card's clock {why}"));
+        Ok(())
+    }
+
+    /// Reads the card's clock twice, where there is one.
+    fn measure(&self) -> Clock {
         if self.raw.clock().is_none() {
-            return Some(Ticks::NANOSECONDS);
+            return Clock::None;
         }
         let read = || ticks::read(|| self.raw.clock(), || self.began.elapsed());
-        let first = read()?;
+        let Some(first) = read() else { return Clock::HeldUp };
         std::thread::sleep(LOOK);
-        Some(Ticks::measured(first, read()?))
+        read().map_or(Clock::HeldUp, |last| Clock::Measured(Ticks::measured(first, last)))
     }
 
     pub fn name(&self) -> &str {
         &self.name.0
+    }
+    /// In the options: legs know it by that.
+    pub const fn number(&self) -> usize {
+        self.number
     }
     pub const fn info(&self) -> &Info {
         &self.info
@@ -251,14 +294,7 @@ impl Port {
     ///
     /// # Errors
     /// The group cannot be joined, or a rule that is needed is refused.
-    pub fn join(
-        &mut self,
-        number: u8,
-        index: usize,
-        what: &Leg,
-        options: &Options,
-        notes: &mut Vec<String>,
-    ) -> Result<JoinedLeg> {
+    pub fn join(&mut self, number: u8, what: &Leg, options: &Options, notes: &mut Vec<String>) -> Result<JoinedLeg> {
         let wanted = Wanted::new(what, self.vlan);
         let (mut beside, mut group) = (None, None);
         match (&self.beside, what.destination) {
@@ -292,7 +328,7 @@ impl Port {
             }
         }
         let sources = what.sources.clone();
-        Ok(JoinedLeg { port: index, wanted, sources, group, rules, beside })
+        Ok(JoinedLeg { port: self.number, wanted, sources, group, rules, _beside: beside })
     }
 
     /// Rules that lead a leg here, all or none. Without them everything comes, and is sorted out by us; where the kernel has the
@@ -349,16 +385,45 @@ impl Port {
         self.base = Some(self.counts);
     }
 
+    /// Packets that it has lost since then.
+    pub fn lost(&self) -> u64 {
+        self.counted().lost(&self.info.driver)
+    }
+
     /// What it has counted since [`Port::begin_counting`].
     pub fn counted(&self) -> Counts {
         self.base.map_or_else(Counts::default, |base| self.counts.since(base))
     }
 
-    /// Looks whether it is there still, and at what it has counted.
-    pub fn look(&mut self, legs: &[Option<JoinedLeg>], index: usize) {
+    /// Asks its driver whether the link is up, and what it has counted.
+    pub fn ask(&mut self) {
+        self.asked = self.began.elapsed();
         self.read_counts();
-        let mut sockets = legs.iter().flatten().filter(|leg| leg.port == index).filter_map(|leg| leg.beside.as_ref());
-        self.gone = self.raw.gone() || sockets.next().is_some_and(|socket| !has_interface(socket, self.info.if_index));
+        match self.link.see(self.raw.link()) {
+            Some(Change::Up) => {
+                tracing::info!("port {}: its link is up", self.name.0);
+                let Port { raw, host, asked, .. } = self;
+                if let Some(host) = host {
+                    host.renew(*asked, &mut |frame| raw.send(frame));
+                }
+            }
+            Some(Change::Down) => tracing::warn!("port {}: its link is down", self.name.0),
+            None => {}
+        }
+    }
+
+    /// Its link.
+    pub const fn link(&self) -> Link {
+        self.link
+    }
+
+    /// Looks whether it is there still, and now and then at what its driver says.
+    pub fn look(&mut self) {
+        if self.began.elapsed().saturating_sub(self.asked) >= ASK {
+            self.ask();
+        }
+        let index = self.info.if_index;
+        self.gone = self.raw.gone() || self.namespace.as_ref().is_some_and(|there| !has_interface(there, index));
     }
 }
 
@@ -374,6 +439,21 @@ fn addresses(groups: impl Iterator<Item = Ipv4Addr>) -> Vec<[u8; 6]> {
 pub struct Ports(Vec<Port>);
 
 impl Ports {
+    /// That of this number, while it is there.
+    pub fn of(&self, number: usize) -> Option<&Port> {
+        self.0.iter().find(|port| port.number == number)
+    }
+    /// The same.
+    pub fn of_mut(&mut self, number: usize) -> Option<&mut Port> {
+        self.0.iter_mut().find(|port| port.number == number)
+    }
+    /// Takes out one that has gone. What others reach by the same mapping as it they go on reaching.
+    pub fn take_gone(&mut self) -> Option<Port> {
+        let place = self.0.iter().position(|port| port.gone)?;
+        let mut port = self.0.remove(place);
+        self.0.iter_mut().for_each(|other| other.raw.inherit(&mut port.raw));
+        Some(port)
+    }
     /// Ends them all: those on `vfio-pci` reach the pools by one mapping, which is not to go while any of them receives still.
     pub fn close(&mut self) {
         self.0.iter_mut().for_each(|port| port.raw.stop());
@@ -411,104 +491,6 @@ fn has_interface(socket: &socket2::Socket, index: u32) -> bool {
     rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ENODEV)
 }
 
-/// Names of ports that receivers of this process have.
-static TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// The name of a port, which nobody else has meanwhile.
-struct Name(String);
-
-impl Name {
-    /// And what DPDK is told to attach it.
-    fn take(spec: &str) -> Result<(Self, String)> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (device, rest) = spec.split_once(',').map_or((spec, ""), |(device, _)| (device, &spec[device.len()..]));
-        let name = match pci(device) {
-            Some(address) => address,
-            None if device.is_empty() || !device.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                return Err(Error::new(Kind::Usage, format!("`{spec}` names no port")).cure(
-                    "a PCI address (0000:3b:00.0), or a virtual device and what its driver is told \
-                     (net_af_packet,iface=eth1)",
-                ));
-            }
-            None if device.ends_with(|c: char| c.is_ascii_digit()) => device.to_owned(),
-            None => format!("{device}_gd{}", NEXT.fetch_add(1, Ordering::Relaxed)),
-        };
-        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
-            return Err(Error::new(Kind::Unavailable, format!("another receiver of this process has port {name}"))
-                .cure("a port serves one receiver: name another one, or end the other"));
-        }
-        let spec = format!("{name}{rest}");
-        Ok((Name(name), spec))
-    }
-}
-
-impl Drop for Name {
-    fn drop(&mut self) {
-        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-    }
-}
-
-/// A PCI address, with its domain; none where it is none.
-fn pci(text: &str) -> Option<String> {
-    let hex = |part: &str, digits: usize| part.len() == digits && part.chars().all(|c| c.is_ascii_hexdigit());
-    let (rest, function) = text.rsplit_once('.')?;
-    let mut parts = rest.rsplit(':');
-    let (device, bus, domain) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0000"));
-    let right = hex(function, 1) && hex(device, 2) && hex(bus, 2) && hex(domain, 4) && parts.next().is_none();
-    right.then(|| format!("{domain}:{bus}:{device}.{function}").to_ascii_lowercase())
-}
-
-/// Drivers of interfaces say no more than that they failed: is it for want of rights?
-fn lacks_rights(name: &str) -> bool {
-    let raw = || socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None);
-    name.starts_with("net_af_") && raw().is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-}
-
-fn not_attached(name: &str, refused: Refused) -> Error {
-    if lacks_rights(name) {
-        let what = format!("DPDK cannot have port {name}: this process may not use raw sockets (CAP_NET_RAW)");
-        return Error::new(Kind::Permission, what)
-            .because(refused)
-            .cure("run it as root, or: setcap cap_net_raw,cap_net_admin+ep gdmedia (cap_bpf too for net_af_xdp)");
-    }
-    let cure = match pci(name) {
-        _ if refused.errno == libc::EEXIST => {
-            "DPDK has it already, by eal=: leave -a, --allow and --vdev out there, for port= names what is attached"
-                .into()
-        }
-        Some(address) if std::path::Path::new("/sys/bus/pci/devices").join(&address).exists() => format!(
-            "the kernel has it, or no driver of DPDK is for it: dpdk-devbind.py --bind=vfio-pci {address} (cards of NVIDIA \
-             keep their driver, and need DPDK's mlx5)"
-        ),
-        Some(_) => "dpdk-devbind.py --status names the devices of this machine".into(),
-        None if name.starts_with("net_af_") => {
-            "see that the interface is there, and that gdmedia may open it: root, or CAP_NET_RAW and CAP_NET_ADMIN"
-                .into()
-        }
-        None => "see that its driver is installed (librte-net-…), and that what it is told is right".into(),
-    };
-    Error::new(Kind::Unavailable, format!("DPDK cannot have port {name}")).because(refused).cure(cure)
-}
-
-fn not_started(name: &str, info: &Info, refused: Refused) -> Error {
-    let cure = match refused.errno {
-        libc::ENOMEM if info.driver == "net_af_packet" => {
-            "frames of its ring are larger than a packet's room: room=OCTETS, or framesz="
-        }
-        libc::ENOMEM => "give DPDK more memory (eal=… -m MIB), or ask for fewer descriptors",
-        // libxdp 1.3 does not close the socket when it is told to.
-        _ if info.driver == AF_XDP => {
-            "another AF_XDP socket has the queue; with the libxdp of Debian 12 also one of this process that has ended: start \
-             gdmedia again, or take --backend xdp"
-        }
-        libc::EINVAL if info.max_mtu < 1500 => "its packets are too small for the flow",
-        _ => "receive with sockets, or see docs/dpdk.md",
-    };
-    Error::new(Kind::Unavailable, format!("port {name} (driver {}) does not start", info.driver))
-        .because(refused)
-        .cure(cure)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -521,28 +503,5 @@ mod tests {
         assert_eq!(of(&[[239, 129, 2, 3]]), [all, [0x01, 0x00, 0x5e, 1, 2, 3]]);
         // The upper five bits of a group are not in its address (RFC 1112 section 6.4): three of the same.
         assert_eq!(of(&[[239, 0, 0, 1], [239, 128, 0, 1]]), [all]);
-    }
-
-    #[test]
-    fn ports_are_named_by_address_or_device_and_taken_once() {
-        assert_eq!(pci("3B:00.1").as_deref(), Some("0000:3b:00.1"));
-        assert_eq!(pci("0001:3b:00.0").as_deref(), Some("0001:3b:00.0"));
-        for wrong in ["3b:00", "3b.00.0", "1:0000:3b:00.0", "net_pcap0", "3b:00.10", "", "000:3b:00.0"] {
-            assert_eq!(pci(wrong), None, "{wrong}");
-        }
-        let (one, spec) = Name::take("net_null77,size=64").unwrap();
-        assert_eq!((one.0.as_str(), spec.as_str()), ("net_null77", "net_null77,size=64"));
-        let error = Name::take("net_null77").map(drop).unwrap_err().to_string();
-        assert!(error.contains("another receiver of this process has port net_null77"), "{error}");
-        drop(one);
-        let (_one, _) = Name::take("net_null77").unwrap();
-        // Without a number there is no other.
-        let (first, spec) = Name::take("net_null,size=64").unwrap();
-        let (second, _) = Name::take("net_null").unwrap();
-        assert_ne!(first.0, second.0);
-        assert_eq!(spec, format!("{},size=64", first.0));
-        let (device, spec) = Name::take("3B:00.7,x=1").unwrap();
-        assert_eq!((device.0.as_str(), spec.as_str()), ("0000:3b:00.7", "0000:3b:00.7,x=1"));
-        assert!(Name::take("").is_err() && Name::take("7:8").is_err());
     }
 }

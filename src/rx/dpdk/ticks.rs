@@ -32,6 +32,43 @@ pub fn read(mut card: impl FnMut() -> Option<u64>, mut now: impl FnMut() -> Dura
     best.filter(|(took, ..)| *took <= NEAR).map(|(_, ticks, at)| (ticks, at))
 }
 
+/// Drivers that have no clock to read, and whose stamps are nanoseconds by what their sources of 22.11 do
+/// (`ice_tstamp_convert_32b_64b`, `iavf_tstamp_convert_32b_64b`).
+const IN_NANOSECONDS: [&str; 2] = ["net_ice", "net_iavf"];
+
+/// What reading a card's clock gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// There is none to read.
+    None,
+    /// There is one, and whoever reads it is held up too often.
+    HeldUp,
+    Measured(Ticks),
+}
+
+/// Why the stamps of a card are of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Useless {
+    /// Its clock could not be measured in time.
+    HeldUp,
+    /// It has no clock to read, and its driver is none of those that are known to count nanoseconds: mlx5 counts at 78, 156 or
+    /// 1000 MHz, and which one it is nobody says.
+    Unknown,
+}
+
+/// What the stamps of a driver count, by what reading its clock gave.
+///
+/// # Errors
+/// That cannot be known.
+pub fn of(driver: &str, clock: Clock) -> Result<Ticks, Useless> {
+    match clock {
+        Clock::Measured(ticks) => Ok(ticks),
+        Clock::HeldUp => Err(Useless::HeldUp),
+        Clock::None if IN_NANOSECONDS.contains(&driver) => Ok(Ticks::NANOSECONDS),
+        Clock::None => Err(Useless::Unknown),
+    }
+}
+
 impl Ticks {
     /// Nanoseconds.
     pub const NANOSECONDS: Ticks = Ticks { per_second: None, whole: 1, part: 0 };
@@ -68,6 +105,18 @@ impl Ticks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_clock_means_nanoseconds_of_known_drivers_only() {
+        let ticks = Ticks::of(156_250_000);
+        assert_eq!(super::of("net_ice", Clock::None), Ok(Ticks::NANOSECONDS));
+        assert_eq!(super::of("net_iavf", Clock::None), Ok(Ticks::NANOSECONDS));
+        for driver in ["mlx5_pci", "mlx5_eth", "net_cnxk", "net_icelike", ""] {
+            assert_eq!(super::of(driver, Clock::None), Err(Useless::Unknown), "{driver}");
+            assert_eq!(super::of(driver, Clock::Measured(ticks)), Ok(ticks), "{driver}");
+        }
+        assert_eq!(super::of("net_ice", Clock::HeldUp), Err(Useless::HeldUp), "one that is there is asked");
+    }
 
     #[test]
     fn ticks_of_any_length_become_nanoseconds() {

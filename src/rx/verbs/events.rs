@@ -26,7 +26,7 @@ impl<M: Payload> Verbs<M> {
                 library::TOO_LONG => "frames are longer than the SDP allows: correct its MAXUDP",
                 _ => "see dmesg, the card's firmware and its cable; start again",
             };
-            return self.give_up(number, Error::new(Kind::Unavailable, what).cure(cure));
+            return self.give_up(number, Error::new(Kind::Unavailable, what).cure(cure), false);
         }
         // An event has told of it already.
         if before != Some(feed.resets) {
@@ -42,11 +42,9 @@ impl<M: Payload> Verbs<M> {
     pub(super) fn failed(&mut self, number: usize, what: std::fmt::Arguments<'_>, why: Failure) {
         self.hear(number);
         let name = self.legs.get(number).map_or("", |leg| &leg.port.device);
-        let error = match why.error {
-            libc::EIO => gone(name),
-            _ => failure::call(format_args!("{what} on {name}"), why),
-        };
-        self.give_up(number, error);
+        let has_gone = why.error == libc::EIO;
+        let error = if has_gone { gone(name) } else { failure::call(format_args!("{what} on {name}"), why) };
+        self.give_up(number, error, has_gone);
     }
 
     /// What happened to the device of a leg.
@@ -60,7 +58,7 @@ impl<M: Payload> Verbs<M> {
             let of_it: Vec<usize> = (0..self.feeds.len()).filter(same).collect();
             match event {
                 Happened::Removed => {
-                    of_it.iter().for_each(|n| self.give_up(*n, gone(&name)));
+                    of_it.iter().for_each(|n| self.give_up(*n, gone(&name), true));
                     return;
                 }
                 // A queue that has no packets to tell of its state by. One that began anew since, or another one, is in order.
@@ -71,11 +69,12 @@ impl<M: Payload> Verbs<M> {
                             continue;
                         }
                         let Err(why) = feed.reset() else { continue };
-                        let error = match why.error {
-                            libc::EIO => gone(&name),
-                            _ => failure::call(format_args!("beginning anew on {name}"), why),
+                        let has_gone = why.error == libc::EIO;
+                        let error = match has_gone {
+                            true => gone(&name),
+                            false => failure::call(format_args!("beginning anew on {name}"), why),
                         };
-                        self.give_up(n, error);
+                        self.give_up(n, error, has_gone);
                     }
                 }
                 Happened::Completions => {
@@ -83,7 +82,7 @@ impl<M: Payload> Verbs<M> {
                         Error::new(Kind::Unavailable, format!("{name} has lost completions (IBV_EVENT_CQ_ERR)"))
                             .cure("start again; please report this")
                     };
-                    of_it.iter().for_each(|n| self.give_up(*n, lost()));
+                    of_it.iter().for_each(|n| self.give_up(*n, lost(), false));
                 }
                 // The link is watched by whoever shows it; the queue goes on when it is back.
                 Happened::PortDown(_) | Happened::PortUp(_) | Happened::Other => {}
@@ -91,17 +90,21 @@ impl<M: Payload> Verbs<M> {
         }
     }
 
-    /// Nothing comes by a leg any more. That ends this receiver when it was the last one.
+    /// Nothing comes by a leg any more: its device `has_gone`, or is there and of no use. That ends this receiver when it was the last
+    /// one; what has not gone does not come back by being opened again, and the error alone tells of it.
     #[cold]
-    fn give_up(&mut self, number: usize, error: Error) {
+    fn give_up(&mut self, number: usize, error: Error, has_gone: bool) {
         let at = self.clock().unwrap_or_default();
         let Some(feed) = self.feeds.get_mut(number).filter(|feed| !feed.gone) else { return };
         feed.gone = true;
         feed.ended = Some(error.in_one_line());
         // What still comes is the kernel's again.
         feed.detach();
-        self.events.push(Event { at, what: What::InterfaceGone { leg: number as u8 } });
-        if self.feeds.iter().all(|feed| feed.gone) {
+        let is_last = self.feeds.iter().all(|feed| feed.gone);
+        if has_gone || !is_last {
+            self.events.push(Event { at, what: What::InterfaceGone { leg: number as u8 } });
+        }
+        if is_last {
             self.broken.get_or_insert(error);
         }
     }

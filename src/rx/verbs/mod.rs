@@ -206,6 +206,12 @@ impl<M: Payload> Verbs<M> {
                 held.give(one.slot);
                 continue;
             }
+            if one.octets > u32::from(self.shape.head) + u32::from(self.shape.body) {
+                // Longer than the entry that it is in: what is beyond is another packet's.
+                self.counters.hardware_issues += 1;
+                held.give(one.slot);
+                continue;
+            }
             good = true;
             let (found, head) = match look(&mut self.ring, &self.shape, leg, one) {
                 (Sorted::Wanted(found), head) => (found, head),
@@ -278,14 +284,14 @@ impl<M: Payload> Verbs<M> {
                 feed.dropped = now.saturating_sub(feed.before);
             }
         }
-        // Legs by one port have one counter.
-        let of_ports = self
-            .feeds
-            .iter()
-            .zip(&self.legs)
-            .enumerate()
-            .filter(|(n, (_, leg))| !self.legs.iter().take(*n).any(|before| before.port == leg.port));
-        self.counters.kernel_dropped = of_ports.map(|(_, (feed, _))| feed.dropped).sum();
+        // Legs by one port have one counter, which those that were given up do not read any more.
+        let of_leg = |leg: &Leg| {
+            let same = self.feeds.iter().zip(&self.legs).filter(|(_, other)| other.port == leg.port);
+            same.map(|(feed, _)| feed.dropped).max().unwrap_or(0)
+        };
+        let first = |n: usize, leg: &Leg| !self.legs.iter().take(n).any(|before| before.port == leg.port);
+        let of_ports = self.legs.iter().enumerate().filter(|(n, leg)| first(*n, leg));
+        self.counters.kernel_dropped = of_ports.map(|(_, leg)| of_leg(leg)).sum();
     }
 }
 

@@ -56,6 +56,7 @@ static bool take(struct cq *cq, struct completion *completion)
     cq->first = (cq->first + 1) % cq->size;
     cq->count--;
     completion->queue->freed++;
+    if (completion->status == IBV_WC_SUCCESS && cq->context->card->is.flags & STAND_IN_LONG_LENGTHS) completion->octets += 65536;
     return true;
 }
 

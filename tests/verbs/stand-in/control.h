@@ -57,6 +57,7 @@ enum {
                                        * Otherwise IBV_WC_LOC_LEN_ERR and the queue goes into error */
     STAND_IN_TOO_LONG_KEEPS = 1 << 12, /* IBV_WC_LOC_LEN_ERR, but the queue goes on */
     STAND_IN_PORT_DOWN = 1 << 13,     /* the port is down at first */
+    STAND_IN_LONG_LENGTHS = 1 << 14,  /* completions without error say 65536 octets more than were written: no card does */
 };
 
 /* A card. Zeroes (and NULLs) stand for what a ConnectX-6 Dx says; only the name must be there. */

@@ -89,6 +89,7 @@ static const struct {
     {"no-net-raw", STAND_IN_NO_NET_RAW},       {"no-access", STAND_IN_NO_ACCESS},
     {"any-mac", STAND_IN_ANY_MAC},             {"too-long-drops", STAND_IN_TOO_LONG_DROPS},
     {"too-long-keeps", STAND_IN_TOO_LONG_KEEPS}, {"port-down", STAND_IN_PORT_DOWN},
+    {"long-lengths", STAND_IN_LONG_LENGTHS},
 };
 
 /* What follows the name and its sign, or NULL. */

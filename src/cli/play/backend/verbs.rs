@@ -11,7 +11,9 @@ use std::sync::Arc;
 #[cfg(feature = "verbs")]
 use {
     super::super::report,
+    super::HostReceiver,
     gdmedia::mem::Host,
+    gdmedia::rx::renewed::Renewed,
     gdmedia::rx::verbs::{self, Cut, Verbs},
 };
 
@@ -75,7 +77,13 @@ impl Inputs<'_> {
         let _ = (passed, all);
         // A GPU reads packets that lie whole in one plane.
         let cut = if gpu.is_some() { Cut::None } else { options.cut };
-        let receiver = Verbs::<Host>::open(&verbs::Options { cut, ..options }, legs, &())?;
-        Ok(Receiving::Host(self.wrapped(Box::new(receiver))?))
+        let (options, legs) = (verbs::Options { cut, ..options }, legs.to_vec());
+        let open = move || -> Result<HostReceiver> { Ok(Box::new(Verbs::<Host>::open(&options, &legs, &())?)) };
+        let receiver: HostReceiver = match gpu {
+            // It knows the ring, which then stays the one that it is.
+            Some(_) => open()?,
+            None => Box::new(Renewed::new(Box::new(open))?),
+        };
+        Ok(Receiving::Host(self.wrapped(receiver)?))
     }
 }

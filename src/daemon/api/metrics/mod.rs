@@ -10,6 +10,7 @@ mod text;
 
 use self::text::{Kind, Text};
 use super::routes::Api;
+use super::tls::Loaded;
 use crate::daemon::control::{Control, Receiver, State as Doing};
 use axum::extract::State;
 use axum::http::header;
@@ -71,6 +72,14 @@ fn requests(text: &mut Text, api: &Api) {
     if let Some(registered) = api.guard.nmos.registered() {
         text.metric("gdmedia_nmos_registered", Kind::Gauge, "1: an NMOS registry has everything that this node has.");
         text.count(&[], registered.into());
+    }
+    text.metric(
+        "gdmedia_api_certificate_expiry_timestamp_seconds",
+        Kind::Gauge,
+        "When the first certificate of the API's chain is valid no longer, seconds since 1970.",
+    );
+    if let Some(until) = api.guard.policy().tls.as_ref().and_then(Loaded::until) {
+        text.count(&[], until);
     }
     text.metric("gdmedia_api_requests_total", Kind::Counter, "Requests to this API.");
     text.count(&[], counts.requests.load(Relaxed));

@@ -1,18 +1,21 @@
 //! The process, by the names that every Prometheus client has.
 
 use super::text::{Kind, Text};
+use crate::unix::memory;
 use std::fs;
+use std::sync::OnceLock;
 
 pub(super) fn write(text: &mut Text) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let Some(Process { cpu, started, memory, resident }) = read(&stat, ticks(), page()) else { return };
+    let Some(Process { cpu, started, memory, resident }) = read(&stat, ticks(), memory::page() as f64) else { return };
     text.metric("process_cpu_seconds_total", Kind::Counter, "CPU time of all threads, in seconds.");
     text.sample(&[], cpu);
     text.metric("process_resident_memory_bytes", Kind::Gauge, "Memory in RAM.");
     text.sample(&[], resident);
     text.metric("process_virtual_memory_bytes", Kind::Gauge, "Address space.");
     text.sample(&[], memory);
-    if let Some(boot) = boot() {
+    static BOOT: OnceLock<Option<f64>> = OnceLock::new();
+    if let Some(boot) = BOOT.get_or_init(boot) {
         text.metric("process_start_time_seconds", Kind::Gauge, "When the process started, seconds since 1970.");
         text.sample(&[], boot + started);
     }
@@ -45,7 +48,7 @@ fn read(stat: &str, ticks: f64, page: f64) -> Option<Process> {
     })
 }
 
-/// Seconds since 1970.
+/// When the machine started, seconds since 1970. It is read once: where the clock is set, what has started starts no other time.
 fn boot() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
@@ -54,15 +57,6 @@ fn boot() -> Option<f64> {
 /// A second of `/proc` has so many on Linux, on every machine that this is built for (`getconf CLK_TCK`).
 fn ticks() -> f64 {
     100.0
-}
-
-/// Octets of a page: `KernelPageSize` of the first mapping, which is of the program itself.
-fn page() -> f64 {
-    let kib = fs::read_to_string("/proc/self/smaps").ok().and_then(|maps| {
-        let line = maps.lines().find_map(|line| line.strip_prefix("KernelPageSize:"))?.trim();
-        line.split(' ').next()?.parse::<f64>().ok()
-    });
-    kib.unwrap_or(4.0) * 1024.0
 }
 
 #[cfg(test)]

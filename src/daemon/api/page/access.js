@@ -20,7 +20,10 @@ async function ask(path, options = {}) {
   const answer = await fetch(path, { cache: "no-store", ...options, headers });
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({ error: answer.status + " " + answer.statusText }));
-  if (answer.status === 401) askForToken();
+  if (answer.status === 401) {
+    access = { token_needed: true, scopes: [] };
+    askForToken();
+  }
   throw new Refused(answer.status, said);
 }
 const data = async (path, options) => (await ask(path, options)).json();
@@ -65,40 +68,6 @@ async function* octets(path, hand, headers = {}) {
   }
 }
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-
-// Server-sent events with a token, which EventSource cannot send. Comes back by itself, after the last event that it had.
-async function follow(path, since, take, state = () => {}) {
-  let last = since;
-  for (let wait = 500; ; wait = Math.min(wait * 2, 8000)) {
-    const hand = new AbortController();
-    let timer = 0;
-    // A comment comes every 5 s: silence is a connection that is gone.
-    const alive = () => { clearTimeout(timer); timer = setTimeout(() => hand.abort(), 16000); };
-    try {
-      alive();
-      let left = "";
-      const decoder = new TextDecoder();
-      for await (const part of octets(path, hand, last === null ? {} : { "Last-Event-ID": String(last) })) {
-        alive();
-        wait = 500;
-        state(true);
-        const blocks = (left + decoder.decode(part, { stream: true })).split("\n\n");
-        left = blocks.pop();
-        for (const block of blocks) {
-          const lines = block.split("\n");
-          const value = (name) => (lines.find((line) => line.startsWith(name + ": ")) || "").slice(name.length + 2);
-          if (value("id")) last = Number(value("id"));
-          if (value("data")) take(JSON.parse(value("data")));
-        }
-      }
-    } catch (error) {
-      if (error instanceof Refused && [401, 404].includes(error.status)) { state(false, error); return; }
-    }
-    clearTimeout(timer);
-    state(false);
-    await pause(wait);
-  }
-}
 
 // A JPEG as the picture of an image; the one before is given back.
 function show(image, blob) {

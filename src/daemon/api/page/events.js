@@ -32,15 +32,15 @@ function filtered() {
 $("of").addEventListener("change", filtered);
 $("about-what").addEventListener("change", filtered);
 
-let begun = false;
-async function allowed() {
-  if (begun) return;
-  begun = true;
-  $("events").replaceChildren();
-  await follow("/api/v1/events", 0, happened, (there) => {
-    $("gone").hidden = there;
-    text("gone", "No answer from gdmedia: it has ended, or cannot be reached. Trying again …");
+function allowed() {
+  share.follow({
+    take: happened,
+    fresh: () => { $("events").replaceChildren(); counted(); },
+    state: (there) => {
+      $("gone").hidden = there;
+      text("gone", "No answer from gdmedia: it has ended, or cannot be reached. Trying again …");
+    },
+    shared: () => {},
   });
-  begun = false;
 }
 whoAmI().then((in_) => in_ && allowed()).catch(() => setTimeout(() => location.reload(), 3000));

@@ -54,8 +54,11 @@ function picture(value, word) {
   const away = !preview || value.state === "stopped" || age === null || age > 1500;
   frame.classList.toggle("stale", away);
   $("tally").className = away ? "tally" : "tally on";
-  text("tally", away ? "NO PICTURE" : "LIVE");
-  text("number", preview && preview.frame !== null ? "frame " + grouped(preview.frame) : "");
+  text("tally", away ? "NO PICTURE" : share.mayLive() ? "LIVE" : "LIVE, 2/s");
+  $("tally").title = away || share.mayLive() ? "" : "Pages that were looked at later have the smooth pictures; click on this one";
+  // While it has a picture now and then nobody may watch in between.
+  const shown = !preview ? null : share.mayLive() ? preview.frame : live.dataset.number && Number(live.dataset.number);
+  text("number", typeof shown === "number" ? "frame " + grouped(shown) : "");
   $("away").hidden = !away;
   $("wave").hidden = $("vector").hidden = !preview;
   if (scopesOff) $("vector").hidden = true;
@@ -107,14 +110,30 @@ async function refresh() {
 }
 
 // ---- picture and scopes ------------------------------------------------------------------------------------------------------
-let hand = null;
+let hand = null, moving = null;
 async function watch() {
   for (;;) {
     if (document.hidden || !receiver || !receiver.preview || !may("read")) { await pause(500); continue; }
     hand = new AbortController();
-    await motion(base + "/preview/video.mjpeg", live, hand).catch(() => {});
-    await pause(1000);
+    if (share.mayLive()) {
+      moving = hand;
+      await motion(base + "/preview/video.mjpeg", live, hand).catch(() => {});
+      moving = null;
+      // Given up in favour of another page: goes on at once with a picture now and then.
+      await pause(hand.signal.aborted ? 0 : 1000);
+    } else {
+      await once(hand).catch(() => {});
+      await pause(500);
+    }
   }
+}
+async function once({ signal }) {
+  const answer = await ask(base + "/preview/picture.jpg", { signal });
+  if (answer.headers.get("x-frame-number") !== live.dataset.number || !live.src) show(live, await answer.blob());
+  live.dataset.number = answer.headers.get("x-frame-number");
+}
+function whoIsLive() {
+  if (moving && !share.mayLive()) moving.abort();
 }
 const seen = new Set();
 const observer = new IntersectionObserver((entries) => {
@@ -133,7 +152,7 @@ async function scopes() {
       if (error instanceof Refused && error.status === 404 && receiver.preview) scopesOff = true;
     }
   }
-  setTimeout(scopes, 400);
+  setTimeout(scopes, share.mayLive() ? 400 : 1200);
 }
 async function save(name) {
   try {
@@ -175,22 +194,23 @@ $("switching").addEventListener("toggle", () => { if ($("switching").open && !$(
 
 // ---- begin -------------------------------------------------------------------------------------------------------------------
 let begun = false;
-async function allowed() {
+function allowed() {
   refresh();
+  share.showsLive();
+  share.follow({ take: happened, fresh: () => $("events").replaceChildren(), state: () => {}, shared: whoIsLive });
   if (begun) return;
   begun = true;
   setInterval(refresh, 1000);
   watch();
   scopes();
-  for (;;) {
-    await follow(base + "/events", 0, (event) => {
-      $("events").prepend(eventRow(event, false));
-      while ($("events").children.length > 30) $("events").lastChild.remove();
-      refresh();
-    });
-    await pause(5000);
-    $("events").replaceChildren();
-  }
+}
+let again = 0;
+function happened(event) {
+  if (event.receiver !== id) return;
+  $("events").prepend(eventRow(event, false));
+  while ($("events").children.length > 30) $("events").lastChild.remove();
+  clearTimeout(again);
+  again = setTimeout(refresh, 50);
 }
 document.addEventListener("visibilitychange", () => {
   if (document.hidden && hand) hand.abort();

@@ -128,14 +128,13 @@ function happened(event) {
 }
 
 let begun = false;
-async function allowed() {
+function allowed() {
   refresh();
+  share.follow({ take: happened, fresh: () => $("latest").replaceChildren(), state: () => {}, shared: () => {} });
   if (begun) return;
   begun = true;
   setInterval(refresh, EVERY);
   thumbnails();
-  await follow("/api/v1/events", 0, happened);
-  begun = false;
 }
 document.addEventListener("visibilitychange", refresh);
 whoAmI().then((in_) => in_ && allowed()).catch(() => {

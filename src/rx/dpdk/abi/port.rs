@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Change, Counts, NAME, Packet, Pool, RawInfo, RawRule, RawSetup, Refused, gd_clock, gd_counts, gd_groups,
+    Change, Counts, NAME, Packet, Pool, RawInfo, RawRule, RawSetup, Refused, gd_clock, gd_counts, gd_groups, gd_link,
     gd_port_close, gd_port_gone, gd_port_open, gd_port_start, gd_port_stop, gd_reach, gd_receive, gd_rule, gd_send,
     gd_unreach, gd_unrule,
 };
@@ -11,10 +11,11 @@ use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a port is and offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     pub driver: String,
     /// Of the kernel's interface beneath; 0 where there is none.
@@ -27,7 +28,7 @@ pub struct Info {
     pub spreads: bool,
     /// Packets have time stamps of the card.
     pub stamps: bool,
-    /// Packets can be cut into two pools.
+    /// Packets can be cut into two pools, at an octet that we choose.
     pub splits: bool,
     pub mac: [u8; 6],
 }
@@ -45,13 +46,22 @@ pub struct Setup<'a> {
     pub pool: &'a Pool,
 }
 
+/// Memory of a pool that a port was let reach.
+struct Reached {
+    start: usize,
+    octets: usize,
+    /// Of the pool: it is, for all ports that share.
+    is_mapped: Arc<AtomicBool>,
+}
+
 /// A port of DPDK, attached until it is dropped.
 pub struct Port {
     number: u16,
+    pci: bool,
     /// On `vfio-pci`, whose ports have their mappings together.
     shares: bool,
     /// Pools whose memory it was let reach, itself or for all that share.
-    reached: Vec<(usize, usize)>,
+    reached: Vec<Reached>,
     /// Frames of ours that it did not take.
     unsent: u64,
 }
@@ -61,6 +71,12 @@ pub struct Port {
 fn is_on_vfio(devices: &Path, name: &str) -> bool {
     let driver = std::fs::read_link(devices.join(name).join("driver"));
     driver.is_ok_and(|driver| driver.file_name().is_some_and(|name| name == "vfio-pci"))
+}
+
+/// Whether a driver that cuts packets does so at any octet: those that name `headers` cut behind them alone (ice), and refuse a queue
+/// that names none.
+const fn cuts_anywhere(cuts: bool, headers: u16) -> bool {
+    cuts && headers == 0
 }
 
 impl Port {
@@ -77,7 +93,7 @@ impl Port {
             stamps: 0,
             splits: 0,
             mac: [0; 6],
-            unused: [0; 2],
+            headers: 0,
         };
         let change = Change::begin();
         // SAFETY: texts and writable places; DPDK runs.
@@ -91,30 +107,42 @@ impl Port {
             max_mtu: info.max_mtu,
             spreads: info.spreads != 0,
             stamps: info.stamps != 0,
-            splits: info.splits != 0,
+            splits: cuts_anywhere(info.splits != 0, info.headers),
             mac: info.mac,
         };
         let shares = name.to_str().is_ok_and(|name| is_on_vfio(Path::new("/sys/bus/pci/devices"), name));
-        Ok((Port { number, shares, reached: Vec::new(), unsent: 0 }, info))
+        Ok((Port { number, pci: info.pci, shares, reached: Vec::new(), unsent: 0 }, info))
     }
 
-    /// Begins to receive. The pools outlive the port: whoever calls drops it first.
+    /// Lets the device write to the pools. They outlive the port: whoever calls drops it first.
     ///
     /// # Safety
     /// As said.
-    pub unsafe fn start(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
+    pub unsafe fn reach(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
         let change = Change::begin();
         for pool in [Some(setup.pool), setup.split.map(|(_, bodies)| bodies)].into_iter().flatten() {
-            if self.reached.iter().any(|reached| reached.0 == pool.start)
+            if self.reached.iter().any(|reached| reached.start == pool.start)
                 || self.shares && pool.is_mapped.load(Ordering::Relaxed)
             {
                 continue;
             }
             // SAFETY: memory of a pool, which outlives the port.
-            change.result(unsafe { gd_reach(self.number, pool.start as *mut c_void, pool.octets as u64) })?;
-            self.reached.push((pool.start, pool.octets));
-            pool.is_mapped.fetch_or(self.shares, Ordering::Relaxed);
+            change.result(unsafe {
+                gd_reach(self.number, self.pci.into(), pool.start as *mut c_void, pool.octets as u64)
+            })?;
+            let (start, octets, is_mapped) = (pool.start, pool.octets, pool.is_mapped.clone());
+            is_mapped.fetch_or(self.shares, Ordering::Relaxed);
+            self.reached.push(Reached { start, octets, is_mapped });
         }
+        Ok(())
+    }
+
+    /// Begins to receive, into pools that it reaches.
+    ///
+    /// # Safety
+    /// As of [`Port::reach`].
+    pub unsafe fn start(&mut self, setup: &Setup<'_>) -> Result<(), Refused> {
+        let change = Change::begin();
         let raw = RawSetup {
             queues: setup.queues,
             descriptors: setup.descriptors,
@@ -140,9 +168,19 @@ impl Port {
     /// closed, for a mapping goes with a device only that is attached still.
     pub fn unreach(&mut self) {
         let _change = Change::begin();
-        for (start, octets) in self.reached.drain(..) {
+        for Reached { start, octets, is_mapped } in self.reached.drain(..) {
             // SAFETY: mapped by `start`, as long as this port is attached.
             unsafe { gd_unreach(self.number, start as *mut c_void, octets as u64) };
+            if self.shares {
+                is_mapped.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has the mappings of one that goes, where they are those of both.
+    pub fn inherit(&mut self, from: &mut Port) {
+        if self.shares && from.shares {
+            self.reached.append(&mut from.reached);
         }
     }
 
@@ -150,6 +188,16 @@ impl Port {
     pub fn gone(&self) -> bool {
         // SAFETY: the port is attached.
         unsafe { gd_port_gone(self.number) != 0 }
+    }
+
+    /// Its link is up; none: it does not say.
+    pub fn link(&self) -> Option<bool> {
+        // SAFETY: the port is attached.
+        match unsafe { gd_link(self.number) } {
+            1 => Some(true),
+            0 => Some(false),
+            _ => None,
+        }
     }
 
     /// Takes what has come by a queue.
@@ -247,6 +295,12 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_that_cuts_behind_headers_only_does_not_cut_where_we_want() {
+        assert!(cuts_anywhere(true, 0));
+        assert!(!cuts_anywhere(true, 12) && !cuts_anywhere(false, 0));
+    }
 
     #[test]
     fn devices_on_vfio_share_their_mappings() {

@@ -179,16 +179,22 @@ static struct rte_device *device_of(uint16_t port)
 }
 
 /* Lets a port write there: by the IOMMU, where its driver asks for that. */
-int gd_reach(uint16_t port, void *start, uint64_t octets)
+int gd_reach(uint16_t port, int pci, void *start, uint64_t octets)
 {
 	struct rte_device *device = device_of(port);
 	int rc;
 
 	if (device == NULL)
 		return -ENODEV;
+	/* VFIO fails without a reason, and what others have left there is none. */
+	rte_errno = 0;
 	rc = rte_dev_dma_map(device, start, (uint64_t)(uintptr_t)start, octets);
+	if (rc == 0)
+		return 0;
 	/* Buses without an IOMMU of their own (virtual devices) have no such call, and need none. */
-	return rc == 0 || rte_errno == ENOTSUP ? 0 : -(rte_errno != 0 ? rte_errno : EIO);
+	if (!pci && rte_errno == ENOTSUP)
+		return 0;
+	return -(rte_errno != 0 ? rte_errno : EIO);
 }
 
 void gd_unreach(uint16_t port, void *start, uint64_t octets)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_dev.h>
 #include <rte_errno.h>
@@ -41,11 +42,27 @@ static int removed(uint16_t port, enum rte_eth_event_type event, void *opaque, v
 	return 0;
 }
 
+/* Of a device on vfio-pci the kernel asks for it back, which is no event of its port. */
+static void unplugged(const char *name, enum rte_dev_event_type event, void *opaque)
+{
+	(void)name;
+	if (event == RTE_DEV_EVENT_REMOVE)
+		__atomic_store_n(&known[(uintptr_t)opaque].gone, true, __ATOMIC_RELAXED);
+}
+
+static struct rte_device *device_of(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	return rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
+}
+
 static int describe(uint16_t port, struct gd_info *out)
 {
 	struct rte_eth_dev_info info;
 	struct rte_ether_addr mac = {0};
-	int rc = rte_eth_dev_info_get(port, &info);
+	uint32_t header;
+	int headers, rc = rte_eth_dev_info_get(port, &info);
 
 	if (rc != 0)
 		return rc;
@@ -63,6 +80,8 @@ static int describe(uint16_t port, struct gd_info *out)
 	out->stamps = out->pci && (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
 	out->splits = (info.rx_offload_capa & SPLIT) == SPLIT && info.rx_seg_capa.max_nseg >= 2 &&
 		      info.rx_seg_capa.multi_pools;
+	headers = rte_eth_buffer_split_get_supported_hdr_ptypes(port, &header, 1);
+	out->headers = (uint16_t)RTE_MIN(RTE_MAX(headers, 0), UINT16_MAX);
 	if (rte_eth_macaddr_get(port, &mac) == 0)
 		memcpy(out->mac, mac.addr_bytes, sizeof(out->mac));
 	return 0;
@@ -99,6 +118,8 @@ int gd_port_open(const char *spec, const char *name, uint16_t *port, struct gd_i
 	}
 	/* Virtual devices never tell. */
 	rte_eth_dev_callback_register(id, RTE_ETH_EVENT_INTR_RMV, removed, NULL);
+	if (device_of(id) != NULL)
+		rte_dev_event_callback_register(rte_dev_name(device_of(id)), unplugged, (void *)(uintptr_t)id);
 	*port = id;
 	return 0;
 }
@@ -155,6 +176,9 @@ int gd_port_start(uint16_t port, const struct gd_setup *setup)
 			return -rte_errno;
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
 	}
+	/* Without it the driver tells nobody that its card has gone. */
+	if (info.dev_flags != NULL && (*info.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0)
+		conf.intr_conf.rmv = 1;
 	if (setup->isolated && rte_flow_isolate(port, 1, &error) != 0)
 		return -ENOTSUP;
 	rc = rte_eth_dev_configure(port, setup->queues, 1, &conf);
@@ -184,10 +208,15 @@ void gd_port_stop(uint16_t port)
 
 void gd_port_close(uint16_t port)
 {
-	struct rte_eth_dev_info info;
-	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
+	struct rte_device *device = device_of(port);
 
 	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, removed, NULL);
+	/* It may be called just now, which is over soon. */
+	for (int n = 0; device != NULL && n < 1000; n++) {
+		if (rte_dev_event_callback_unregister(rte_dev_name(device), unplugged, (void *)(uintptr_t)port) != -EAGAIN)
+			break;
+		usleep(1000);
+	}
 	gd_port_stop(port);
 	rte_eth_dev_close(port);
 	if (device != NULL)
@@ -199,6 +228,15 @@ void gd_port_close(uint16_t port)
 int gd_port_gone(uint16_t port)
 {
 	return __atomic_load_n(&known[port].gone, __ATOMIC_RELAXED);
+}
+
+/* Whether its link is up. Does not wait for one that is being negotiated. */
+int gd_link(uint16_t port)
+{
+	struct rte_eth_link link = {0};
+	int rc = rte_eth_link_get_nowait(port, &link);
+
+	return rc != 0 ? (rc < 0 ? rc : -EIO) : link.link_status == RTE_ETH_LINK_UP;
 }
 
 uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, uint32_t most)
@@ -217,6 +255,7 @@ uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, ui
 		packet->here = first->data_len;
 		packet->octets = first->pkt_len;
 		packet->pieces = first->nb_segs;
+		packet->rest = first->next != NULL ? first->next->data_len : 0;
 		packet->stamp = 0;
 		if (stamps && (first->ol_flags & stamp_flag) != 0)
 			packet->stamp = *RTE_MBUF_DYNFIELD(first, stamp_at, const rte_mbuf_timestamp_t *);

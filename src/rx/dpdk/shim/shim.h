@@ -24,10 +24,10 @@ struct gd_info {
 	uint32_t spreads;
 	/* Packets have time stamps of the card. */
 	uint32_t stamps;
-	/* Packets are cut at a fixed place into two pools. */
+	/* Packets are cut into two pools; behind so many kinds of headers, 0: at a fixed place. */
 	uint32_t splits;
 	uint8_t mac[6];
-	uint8_t unused[2];
+	uint16_t headers;
 };
 
 /* How a port is to receive. */
@@ -58,13 +58,15 @@ struct gd_packet {
 	uint64_t stamp;
 	/* More pieces than two, or two although it was not to be cut. */
 	uint32_t pieces;
-	uint32_t unused;
+	/* Octets at `body`. */
+	uint32_t rest;
 };
 
 struct gd_counts {
 	uint64_t packets;
-	/* The card had no place for them, and the driver no buffer. */
+	/* The card had no place for them. */
 	uint64_t missed;
+	/* How often the driver found no buffer: of most drivers no packets. */
 	uint64_t no_buffer;
 	uint64_t errors;
 };
@@ -99,7 +101,7 @@ int gd_pool_over(void *start, uint64_t octets, uint32_t count, uint32_t room, vo
 void gd_pool_end(void *pool, void *start, uint64_t octets);
 uint32_t gd_pool_left(const void *pool);
 void gd_give_back(void *pool, const uint8_t *start, const uint32_t *at, uint32_t count);
-int gd_reach(uint16_t port, void *start, uint64_t octets);
+int gd_reach(uint16_t port, int pci, void *start, uint64_t octets);
 void gd_unreach(uint16_t port, void *start, uint64_t octets);
 
 /* port.c */
@@ -108,6 +110,7 @@ int gd_port_start(uint16_t port, const struct gd_setup *setup);
 void gd_port_stop(uint16_t port);
 void gd_port_close(uint16_t port);
 int gd_port_gone(uint16_t port);
+int gd_link(uint16_t port);
 uint32_t gd_receive(uint16_t port, uint16_t queue, struct gd_packet *packets, uint32_t most);
 void gd_free(void *buffer);
 int gd_send(uint16_t port, const uint8_t *frame, uint32_t octets);
