@@ -17,7 +17,7 @@ FUZZ_PROFILE ?= --dev
 CUDA = scripts/cuda-env
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup preview test check docs build fuzz sanitize sanitize-receiver sanitize-all loom examples bench clean
+.PHONY: help setup preview test check docs build package wall fuzz sanitize sanitize-receiver sanitize-all loom examples bench clean
 
 help:
 	@echo "make preview   build, send a test stream to itself and show it (no GPU, NIC or display needed)"
@@ -36,7 +36,7 @@ preview:
 	@scripts/preview
 
 # Tests come last: the run ends with their summary.
-test: setup check docs fuzz sanitize build examples
+test: setup check docs fuzz sanitize build package examples wall
 	$(CARGO) test $(RIVERMAX)
 	GDMEDIA_PROGRAM=target/gdmedia-bare $(CUDA) $(CARGO) test --workspace --locked $(ALL) --test cli_play
 	$(CUDA) $(CARGO) test --workspace --locked $(ALL)
@@ -63,6 +63,14 @@ build:
 	$(CARGO) build --locked --no-default-features --bin gdmedia --config 'profile.dev.package.gdmedia-convert.opt-level=0'
 	install target/debug/gdmedia target/gdmedia-bare
 	$(CUDA) $(CARGO) test --no-run --workspace --locked $(ALL)
+
+# What the Debian package is made of, with the program that the tests have.
+package: build
+	scripts/package --check target/debug/gdmedia
+
+# The daemon's pages in a browser, where there is one.
+wall: build
+	scripts/wall-check --quick
 
 # The stand-in's C and what calls it, under the address sanitizer, whose flags stable hides.
 sanitize:

@@ -28,6 +28,7 @@
 //! | [`sdp`], [`format`](mod@format), [`scale`](mod@scale) | crates of their own: descriptions, pictures, their conversions and previews |
 //! | [`error`], [`stats`], [`event`], [`time`], [`plan`] | plain values |
 //! | [`config`] | TOML files that people write, and what is wrong with them |
+//! | [`fetch`] | SDPs from web servers |
 //! | [`gpu`] | the GPU that is used and why, its context, streams, events |
 //! | [`topology`] | NUMA nodes, cores, PCI Express: what lies near a card |
 //! | [`wire`] | octets: RTP, SRD headers, Ethernet to UDP, captures |
@@ -75,6 +76,7 @@ pub mod encode;
 pub mod error;
 pub mod event;
 pub mod fault;
+pub mod fetch;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -110,3 +112,4 @@ pub mod worker;
 pub use error::{Error, Kind};
 pub use gdmedia_convert::{format, scale, scope};
 pub use gdmedia_sdp as sdp;
+pub use unix::rights;

@@ -199,10 +199,13 @@ fn what_cannot_be_read_is_refused_with_cause_and_cure() {
         (path(""), 65, "is a folder"),
         (path("empty.sdp"), 65, "is empty"),
         (path("big.sdp"), 65, "holds more than 1024 KiB"),
-        ("https://127.0.0.1/x.sdp".to_owned(), 64, "scheme https:// is not supported"),
         ("rtsp://127.0.0.1/x".to_owned(), 64, "scheme rtsp:// is not supported"),
         ("http://".to_owned(), 64, "is not a URL"),
         (format!("http://{}/x.sdp", closed()), 69, "cannot fetch"),
+        match cfg!(feature = "daemon") {
+            true => (format!("https://{}/x.sdp", closed()), 69, "cannot fetch"),
+            false => (format!("https://{}/x.sdp", closed()), 64, "built without HTTPS"),
+        },
     ];
     for (from, status, words) in cases {
         for json in [false, true] {

@@ -23,7 +23,7 @@ pub struct Args {
     /// The capture: pcap or pcapng, gzipped or not
     #[arg(value_name = "CAPTURE")]
     capture: PathBuf,
-    /// SDP of what should be in it: file, `-` or http:// URL; may be given several times
+    /// SDP of what should be in it: file, `-`, http:// or https:// URL; may be given several times
     #[arg(long, value_name = "FILE|-|URL")]
     sdp: Vec<String>,
     /// Write a report; its suffix says in which form: .json, .xml (JUnit), .html, .txt; may be given several times

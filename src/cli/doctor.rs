@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Options of the verb.
 #[derive(clap::Args)]
 pub struct Args {
-    /// SDP of a stream that is to be received here: file, `-` or http:// URL; several times: all at once
+    /// SDP of a stream that is to be received here: file, `-`, http:// or https:// URL; several times: all at once
     #[arg(long, value_name = "FILE|-|URL")]
     sdp: Vec<String>,
     /// Interface, by name or address; twice: one for each leg of ST 2022-7

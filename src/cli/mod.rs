@@ -86,6 +86,8 @@ enum Verb {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    // Before there is another thread, which would not have them.
+    gdmedia::rights::raise();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

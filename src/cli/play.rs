@@ -26,6 +26,8 @@ mod time;
 
 pub use self::engine::Run;
 use self::health::Watch;
+#[cfg(not(feature = "daemon"))]
+use self::limits::Budget;
 pub use self::report::Start;
 use self::report::Status;
 #[cfg(not(feature = "daemon"))]
@@ -38,6 +40,7 @@ pub use self::{
     choose::seen,
     configured::Given,
     health::Said,
+    limits::Budget,
     report::Since,
     session::Session,
     switch::{Begun, Progress},
@@ -73,7 +76,7 @@ use std::time::Duration;
 /// Options of the verb.
 #[derive(clap::Args)]
 pub struct Args {
-    /// SDP of the stream: a file, `-` for standard input, or an http:// address; or a recording: a .gdr file, or its folder
+    /// SDP of the stream: a file, `-` for standard input, or an http:// or https:// address; or a recording: a .gdr file, or its folder
     #[arg(long, value_name = "FILE|-|URL")]
     sdp: Option<String>,
     /// The same, without the option's name
@@ -254,9 +257,9 @@ pub struct Args {
     /// Sockets of ptp4l; none: where linuxptp puts them.
     #[arg(skip)]
     ptp4l: Vec<PathBuf>,
-    /// Octets that its frames may take.
+    /// What it and others have for their frames; none: as the machine has it.
     #[arg(skip)]
-    memory: Option<u64>,
+    memory: Option<Arc<Budget>>,
     /// A file of frames beside what --out encodes.
     #[arg(skip)]
     also: Option<PathBuf>,

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Options of the verb.
 #[derive(clap::Args)]
 pub struct Args {
-    /// File, `-` for standard input, or http:// URL of the SDP.
+    /// File, `-` for standard input, or http:// or https:// URL of the SDP.
     #[arg(value_name = "FILE|-|URL")]
     from: String,
     /// Print JSON: usable, flows, diagnostics.

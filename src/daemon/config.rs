@@ -55,8 +55,11 @@ table! {
         interval: Time = Time(Duration::from_secs(1)), "\"1s\"";
         /// A receiver is `waiting` when no frame has come for this time.
         silence: Time = Time(Duration::from_secs(2)), "\"2s\"";
-        /// Hosts that SDPs may be fetched from (`sdp = "http://host/…"`), by name or address as in the URL; none by default.
+        /// Hosts that SDPs may be fetched from (`sdp = "https://host/…"`), by name or address as in the URL; none by default.
         sdp_hosts: Vec<String> = Vec::new(), "[\"nmos.example.net\", \"10.0.0.7\"]";
+        /// Certificates of CAs (PEM) that hosts of `https://` may have theirs from, besides those that this machine trusts:
+        /// /etc/ssl/certs, or the file that SSL_CERT_FILE in the environment names.
+        sdp_ca: Option<PathBuf> = None, "\"tls/facility-ca.pem\"";
         /// Sockets of ptp4l (`uds_address`, or better `uds_ro_address`), the first that answers counts; none: where linuxptp
         /// puts them.
         ptp4l: Vec<PathBuf> = Vec::new(), "[\"/run/ptp/ptp4lro\"]";
@@ -68,7 +71,8 @@ table! {
     pub struct Limits {
         /// Receivers at most.
         receivers: usize = 64, "64";
-        /// Memory for frames of all receivers together, in MiB; 0: as much as the machine has.
+        /// Memory for frames of all receivers together, in MiB; 0: as much as the machine has. A receiver that does not fit is tried
+        /// again until it does; a switch that does not fit beside the flow before is refused.
         memory: usize = 0, "8192";
         /// Threads that receive: each steps several receivers where there are more of them. 0: one for each receiver.
         workers: usize = 0, "4";
@@ -99,8 +103,8 @@ table! {
         label: Option<String> = None, "\"Camera 1, studio A\"";
         /// Received from the beginning on; else when it is told to.
         enabled: bool = true, "true";
-        /// SDP of the stream: a file (from the folder of this configuration), the text itself, or an http:// URL of a host in
-        /// `daemon.sdp_hosts`. Without one it is stopped until somebody gives it one.
+        /// SDP of the stream: a file (from the folder of this configuration), the text itself, or an http:// or https:// URL
+        /// of a host in `daemon.sdp_hosts`. Without one it is stopped until somebody gives it one.
         sdp: Option<String> = None, "\"cam1.sdp\"";
         /// Which flow of the SDP, by its number (`gdmedia sdp` lists them); none: the only video flow.
         flow: Option<usize> = None, "0";

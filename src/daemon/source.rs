@@ -1,26 +1,29 @@
-//! Where the text of an SDP comes from: the configuration, a file, or an HTTP server that it allows.
+//! Where the text of an SDP comes from: the configuration, a file, or a web server that it allows.
 
+use super::config;
 use crate::error::{Error, Kind, Result};
+use crate::fetch;
 use crate::sdp::{self, MAX_OCTETS, Mode};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An HTTP server has so long.
+/// A web server has so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Gets the text. A URL is fetched from one of `hosts` alone, without following it elsewhere.
+/// Gets the text. Files are named from `folder` on. A URL is fetched from a host in `sdp_hosts` alone, without following it
+/// elsewhere.
 ///
 /// # Errors
 /// It cannot be had, is too long, or is no text.
-pub fn text(source: &str, folder: &Path, hosts: &[String]) -> Result<Arc<str>> {
+pub fn text(source: &str, folder: &Path, daemon: &config::Daemon) -> Result<Arc<str>> {
     let octets = match source.split_once("://") {
         _ if is_text(source) => source.as_bytes().to_vec(),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => http(source, rest, hosts)?,
+        Some((_, rest)) if fetch::is_url(source) => fetched(source, rest, folder, daemon)?,
         Some((scheme, _)) => {
             return Err(Error::new(Kind::Usage, format!("an SDP is not fetched by {scheme}://"))
-                .cure("give a file, the text itself, or an http:// URL"));
+                .cure("give a file, the text itself, or an http:// or https:// URL"));
         }
         None => file(&folder.join(source))?,
     };
@@ -76,7 +79,7 @@ fn file(path: &Path) -> Result<Vec<u8>> {
     Ok(octets)
 }
 
-fn http(url: &str, rest: &str, hosts: &[String]) -> Result<Vec<u8>> {
+fn fetched(url: &str, rest: &str, folder: &Path, daemon: &config::Daemon) -> Result<Vec<u8>> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     // `user@host` is a way to make a URL look like another.
     let named = if authority.contains('@') { "" } else { authority };
@@ -84,29 +87,14 @@ fn http(url: &str, rest: &str, hosts: &[String]) -> Result<Vec<u8>> {
         Some((v6, _)) => v6,
         None => named.rsplit_once(':').map_or(named, |(host, _)| host),
     };
-    if !hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(named)) {
+    if !daemon.sdp_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(named))
+    {
         return Err(Error::new(Kind::Usage, format!("{url}: SDPs may not be fetched from this host"))
             .cure("add it to daemon.sdp_hosts"));
     }
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
-        // Whoever is allowed is asked, and nobody else.
-        .max_redirects(0)
-        .proxy(None)
-        .user_agent(concat!("gdmedia/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
-    let cannot = |e: ureq::Error| {
-        Error::new(Kind::Unavailable, format!("cannot fetch {url}"))
-            .because(e)
-            .cure("check host, port and path, and that the server runs; redirections are not followed")
-    };
-    let mut answer = agent.get(url).header("Accept", "application/sdp").call().map_err(cannot)?;
-    if answer.status() != 200 {
-        return Err(Error::new(Kind::Unavailable, format!("{url} answers HTTP status {}", answer.status().as_u16()))
-            .cure("redirections are not followed; give the URL that they lead to"));
-    }
-    answer.body_mut().with_config().limit(MAX_OCTETS as u64 + 1).read_to_vec().map_err(cannot)
+    let ca = daemon.sdp_ca.as_ref().map(|path| folder.join(path));
+    // Whoever is allowed is asked, and nobody else.
+    fetch::sdp(url, &fetch::Rules { patience: PATIENCE, elsewhere: false, ca: ca.as_deref() })
 }
 
 #[cfg(test)]
@@ -136,14 +124,15 @@ mod tests {
     fn text_and_files() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.sdp"), SDP).unwrap();
-        assert_eq!(&*text(SDP, folder.path(), &[]).unwrap(), SDP);
-        assert_eq!(&*text("a.sdp", folder.path(), &[]).unwrap(), SDP);
+        let daemon = config::Daemon::default();
+        assert_eq!(&*text(SDP, folder.path(), &daemon).unwrap(), SDP);
+        assert_eq!(&*text("a.sdp", folder.path(), &daemon).unwrap(), SDP);
         std::fs::write(folder.path().join("b.sdp"), vec![b'x'; MAX_OCTETS + 1]).unwrap();
         std::fs::write(folder.path().join("c.sdp"), " \n").unwrap();
         for (name, words) in
             [("nosuch.sdp", "nosuch.sdp"), ("b.sdp", "more than"), ("c.sdp", "empty"), ("ftp://x/y", "ftp")]
         {
-            let error = text(name, folder.path(), &[]).unwrap_err().to_string();
+            let error = text(name, folder.path(), &daemon).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("cure"), "{error}");
         }
     }
@@ -156,8 +145,8 @@ mod tests {
             "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         ]);
         let fetch = |url: &str, hosts: &[&str]| {
-            let hosts: Vec<String> = hosts.iter().map(|h| (*h).to_owned()).collect();
-            text(url, Path::new("/"), &hosts)
+            let sdp_hosts = hosts.iter().map(|h| (*h).to_owned()).collect();
+            text(url, Path::new("/"), &config::Daemon { sdp_hosts, ..config::Daemon::default() })
         };
         let url = format!("http://127.0.0.1:{port}/x.sdp");
         for hosts in [&[][..], &["127.0.0.2"], &["example.org"]] {

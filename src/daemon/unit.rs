@@ -215,7 +215,7 @@ impl Unit {
         if is_url(&source) {
             return Some(source);
         }
-        match source::text(&source, &self.settings.folder, &[]) {
+        match source::text(&source, &self.settings.folder, &self.settings.daemon) {
             Ok(text) => {
                 self.configured = Some(text.clone());
                 Some((*text).to_owned())
@@ -287,7 +287,7 @@ impl Unit {
         match (self.given(), &self.spec.sdp) {
             (Some(given), _) => Ok(given),
             (None, Some(source)) => {
-                let text = source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)?;
+                let text = source::text(source, &self.settings.folder, &self.settings.daemon)?;
                 self.configured = Some(text.clone());
                 source::check(&text)?;
                 Ok(text)
@@ -298,7 +298,7 @@ impl Unit {
 
     /// The text that a source of the configuration leads to now.
     fn fetch(&self, source: &str) -> Result<Arc<str>, Error> {
-        source::text(source, &self.settings.folder, &self.settings.daemon.sdp_hosts)
+        source::text(source, &self.settings.folder, &self.settings.daemon)
     }
 
     fn open(&mut self) {

@@ -12,5 +12,4 @@ pub mod memory;
 pub mod netlink;
 #[cfg(feature = "preview")]
 pub mod priority;
-#[cfg(feature = "preview")]
 pub mod rights;

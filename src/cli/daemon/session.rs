@@ -1,6 +1,6 @@
 //! Receivers of the daemon: the sessions of `play`, with other words around.
 
-use super::super::play::{self, Begun, Given, Progress, Said, Since};
+use super::super::play::{self, Begun, Budget, Given, Progress, Said, Since};
 use gdmedia::daemon::{self, EventKind, Look, Opener, Shown, Switched, config};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::rx::socket;
@@ -10,8 +10,8 @@ use gdmedia::worker::seats::Rules;
 use gdmedia::worker::{Beats, Placement, Report, Seats};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two drains of a thread that several receivers share.
@@ -23,12 +23,10 @@ const CLOCKS: Duration = Duration::from_secs(1);
 pub struct Play {
     /// Threads that receive, and their cores.
     seats: Arc<Seats>,
-    /// Octets for frames of all receivers; none: as the machine has them.
-    memory: Option<u64>,
+    /// For frames of all receivers; none: as the machine has it.
+    memory: Option<Arc<Budget>>,
     /// Sockets of ptp4l.
     ptp4l: Vec<PathBuf>,
-    /// Octets of those that are open.
-    taken: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Play {
@@ -38,7 +36,7 @@ impl Play {
     /// There are no such threads.
     pub fn new(config: &config::Config) -> Result<Self> {
         let limits = &config.limits;
-        let memory = (limits.memory > 0).then_some((limits.memory as u64).saturating_mul(1 << 20));
+        let memory = (limits.memory > 0).then(|| Budget::new((limits.memory as u64).saturating_mul(1 << 20)));
         let own = |receiver: &&config::Receiver| receiver.core.is_none() && !receiver.interfaces.is_empty();
         let seats = Seats::new(Rules {
             cores: limits.cores.clone(),
@@ -48,7 +46,7 @@ impl Play {
             expected: config.receivers.iter().filter(own).map(|receiver| names(&receiver.interfaces)).collect(),
             root: Root::new("/"),
         })?;
-        Ok(Play { seats, memory, ptp4l: config.daemon.ptp4l.clone(), taken: Arc::default() })
+        Ok(Play { seats, memory, ptp4l: config.daemon.ptp4l.clone() })
     }
 
     /// What cores there are, and what is done with them.
@@ -56,14 +54,8 @@ impl Play {
         self.seats.describe()
     }
 
-    fn given(&self, id: &str) -> Given {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let others: u64 = taken.iter().filter(|(other, _)| *other != id).map(|(_, octets)| octets).sum();
-        Given {
-            seats: Some(self.seats.clone()),
-            ptp4l: self.ptp4l.clone(),
-            memory: self.memory.map(|all| all.saturating_sub(others)),
-        }
+    fn given(&self) -> Given {
+        Given { seats: Some(self.seats.clone()), ptp4l: self.ptp4l.clone(), memory: self.memory.clone() }
     }
 }
 
@@ -80,12 +72,9 @@ fn names(interfaces: &[String]) -> Vec<String> {
 
 impl Opener for Play {
     fn open(&self, receiver: &config::Receiver, sdp: &str) -> Result<Box<dyn daemon::Session>> {
-        let args = play::Args::of(receiver, &self.given(&receiver.id))?;
+        let args = play::Args::of(receiver, &self.given())?;
         let description = description(sdp)?;
         let session = play::Session::open(args, &description, Arc::new(AtomicBool::new(false)))?;
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.insert(receiver.id.clone(), session.memory());
-        drop(taken);
         Ok(Box::new(Running {
             placed: None,
             asked: Instant::now(),
@@ -95,8 +84,6 @@ impl Opener for Play {
             since: Since::now(),
             came: Came::new(),
             told: Vec::new(),
-            id: receiver.id.clone(),
-            taken: self.taken.clone(),
         }))
     }
 }
@@ -123,18 +110,10 @@ struct Running {
     came: Came,
     /// Remarks that were told.
     told: Vec<String>,
-    id: String,
-    taken: Arc<Mutex<BTreeMap<String, u64>>>,
     /// Where its thread is, as it was told last.
     placed: Option<Placement>,
     /// When the clocks were looked at last.
     asked: Instant,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
-    }
 }
 
 impl daemon::Session for Running {
@@ -300,13 +279,15 @@ pub fn check(config: &config::Config) -> Result<()> {
 /// It cannot.
 pub fn look_at(receiver: &config::Receiver, loaded: &config::Loaded) -> Result<String> {
     let Some(source) = &receiver.sdp else { return Ok("no SDP: stopped until it gets one".into()) };
-    let text = daemon::sdp_text(source, &loaded.folder, &loaded.config.daemon.sdp_hosts)?;
+    let text = daemon::sdp_text(source, &loaded.folder, &loaded.config.daemon)?;
     play::seen(&description(&text)?, receiver.flow)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
+    use std::thread;
 
     #[test]
     fn a_flow_that_ends_is_not_one_that_never_was() {
@@ -332,14 +313,109 @@ mod tests {
         assert_eq!(came.since_a_frame(&report).rx.datagrams, 1000);
     }
 
+    /// A receiver that waits for no frame of another flow.
+    fn receiver(id: usize) -> config::Receiver {
+        let text = format!("id = \"r{id}\"\ngpu = \"off\"\nswitch_timeout = \"1ms\"\n");
+        gdmedia::config::parse("receiver", &text).unwrap()
+    }
+    fn port() -> u16 {
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+    fn sdp(port: u16) -> String {
+        format!(
+            "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video {port} RTP/AVP 96\r\nc=IN IP4 127.0.0.1\r\n\
+             a=rtpmap:96 raw/90000\r\na=fmtp:96 sampling=YCbCr-4:2:2; width=64; height=36; exactframerate=25; depth=10; \
+             TCS=SDR; colorimetry=BT709; PM=2110GPM; SSN=ST2110-20:2017; TP=2110TPN\r\n\
+             a=ts-refclk:localmac=40-A3-6B-A0-2B-D2\r\na=mediaclk:direct=0\r\n"
+        )
+    }
+    /// One that has so many octets to share out.
+    fn with(octets: u64) -> (Play, Arc<Budget>) {
+        let budget = Budget::new(octets);
+        let play = Play::new(&config::Config::default()).unwrap();
+        (Play { memory: Some(budget.clone()), ..play }, budget)
+    }
+    /// Octets of the frames of one receiver.
+    fn one() -> u64 {
+        let (play, budget) = with(u64::MAX);
+        let session = play.open(&receiver(0), &sdp(port())).unwrap();
+        let taken = budget.taken();
+        assert!(taken > 64 * 36 * 2, "of several frames: {taken}");
+        drop(session);
+        assert_eq!(budget.taken(), 0, "it gives back what it had");
+        taken
+    }
+    fn why<T>(refused: Result<T>) -> String {
+        refused.map(drop).unwrap_err().to_string()
+    }
+
     #[test]
-    fn memory_is_shared_out() {
+    fn of_receivers_that_open_at_once_those_that_fit_do() {
+        let one = one();
+        let (play, budget) = with(one * 5 / 2);
+        let ports: Vec<u16> = (0..8).map(|_| port()).collect();
+        let (begin, tried) = (Barrier::new(ports.len()), Barrier::new(ports.len()));
+        let open = |id: usize, port: u16| {
+            begin.wait();
+            let opened = play.open(&receiver(id), &sdp(port));
+            // What is open stays so until all have tried.
+            tried.wait();
+            let taken = budget.taken();
+            tried.wait();
+            (taken, opened.map(drop).map_err(|error| error.to_string()))
+        };
+        let open = &open;
+        let opened: Vec<_> = thread::scope(|scope| {
+            let all: Vec<_> = ports.iter().enumerate().map(|(id, port)| scope.spawn(move || open(id, *port))).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(opened.iter().all(|(taken, _)| *taken == 2 * one), "{opened:?}");
+        let refused: Vec<_> = opened.iter().filter_map(|(_, opened)| opened.as_ref().err()).collect();
+        assert_eq!(refused.len(), 6, "{refused:?}");
+        assert!(refused.iter().all(|why| why.contains("limits.memory leaves")), "{refused:?}");
+        // Those that are closed make room.
+        assert_eq!(budget.taken(), 0);
+        assert!(play.open(&receiver(9), &sdp(ports[0])).is_ok());
+    }
+
+    #[test]
+    fn a_switch_needs_room_for_both_flows() {
+        let one = one();
+        let (a, b, c) = (port(), port(), port());
+        let (play, budget) = with(one * 2 - 1);
+        let mut session = play.open(&receiver(0), &sdp(a)).unwrap();
+        let error = why(session.switch(&sdp(b)));
+        assert!(error.contains("limits.memory leaves"), "{error}");
+        assert_eq!(budget.taken(), one, "the flow before goes on");
+        // Where it is left first there is room.
+        assert!(matches!(session.switch(&sdp(a)), Ok(daemon::Begun::Done(_))));
+        assert_eq!(budget.taken(), one);
+        session.close().unwrap();
+        assert_eq!(budget.taken(), 0);
+
+        let (play, budget) = with(one * 2);
+        let mut session = play.open(&receiver(0), &sdp(a)).unwrap();
+        assert!(matches!(session.switch(&sdp(b)), Ok(daemon::Begun::Beside)));
+        assert_eq!(budget.taken(), 2 * one);
+        assert!(why(play.open(&receiver(1), &sdp(c))).contains("limits.memory leaves"));
+        // One that was to come is given up for another.
+        assert!(matches!(session.switch(&sdp(c)), Ok(daemon::Begun::Beside)));
+        assert_eq!(budget.taken(), 2 * one);
+        // No frame comes: after its time it is taken all the same, and the flow before has ended.
+        thread::sleep(Duration::from_millis(2));
+        assert!(matches!(session.look().switch, Some(Switched::Done(_))));
+        assert_eq!(budget.taken(), one);
+        drop(session);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn what_the_configuration_limits() {
         let limits = config::Limits { memory: 10, ..config::Limits::default() };
         let play = Play::new(&config::Config { limits, ..config::Config::default() }).unwrap();
-        play.taken.lock().unwrap().insert("a".into(), 3 << 20);
-        assert_eq!((play.given("a").memory, play.given("b").memory), (Some(10 << 20), Some(7 << 20)));
+        assert!(play.given().memory.is_some() && play.given().seats.is_some());
         let play = Play::new(&config::Config::default()).unwrap();
-        assert!(play.given("a").memory.is_none() && play.given("a").seats.is_some());
+        assert!(play.given().memory.is_none());
         let limits = config::Limits { workers: 1, cores: vec![100_000], ..config::Limits::default() };
         assert!(Play::new(&config::Config { limits, ..config::Config::default() }).is_err());
     }

@@ -1,5 +1,6 @@
 //! Options of a run from a daemon's configuration: the same options, whoever gives them.
 
+use super::limits::Budget;
 use super::{Args, Container, IncompleteArg, Pixels, RecordWay, Stamps, backend};
 use clap::{Args as _, FromArgMatches};
 use gdmedia::daemon::config::{self, Word};
@@ -17,8 +18,8 @@ pub struct Given {
     pub seats: Option<Arc<Seats>>,
     /// Sockets of ptp4l; none: where linuxptp puts them.
     pub ptp4l: Vec<PathBuf>,
-    /// Octets that its frames may take; none: as the machine has them.
-    pub memory: Option<u64>,
+    /// What all have for their frames; none: as the machine has it.
+    pub memory: Option<Arc<Budget>>,
 }
 
 impl Args {
@@ -40,7 +41,7 @@ impl Args {
         args.core = receiver.core;
         args.seats = given.seats.clone().map(|seats| (seats, receiver.id.clone()));
         args.ptp4l.clone_from(&given.ptp4l);
-        args.memory = given.memory;
+        args.memory.clone_from(&given.memory);
         args.sleep = receiver.sleep.0;
         args.buffer = receiver.buffer;
         args.stamps = receiver.stamps.into();
@@ -204,8 +205,8 @@ mod tests {
     fn sinks_become_options() {
         let text = "id = \"a\"\ncore = 3\n[encode]\ncodec = \"h264\"\nto = \"a.mp4\"\n[record]\nfolder = \"/srv\"\nway = \"pwrite\"\n\
              [gst]\nfragment = \"fakesink\"\n[file]\npath = \"b.raw\"\nformat = \"raw\"\n[preview]\nrate = 5\n";
-        let args = Args::of(&receiver(text), &Given { memory: Some(5), ..NONE }).unwrap();
-        assert_eq!((args.core, args.memory, args.preview_rate), (Some(3), Some(5), 5));
+        let args = Args::of(&receiver(text), &Given { memory: Some(Budget::new(5)), ..NONE }).unwrap();
+        assert_eq!((args.core, args.memory.is_some(), args.preview_rate), (Some(3), true, 5));
         assert_eq!(args.file(), Some(Path::new("b.raw")));
         assert!(!args.headless && args.again && args.preview_elsewhere && args.preview.is_none());
         let places: Vec<_> = args.places().map(Path::to_owned).collect();

@@ -4,6 +4,7 @@ use super::Args;
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::Layout;
 use gdmedia::pipeline::Memory;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many frames of this layout must fit.
 ///
@@ -14,15 +15,55 @@ pub fn check(layout: &Layout, frames: usize) -> Result<()> {
     fits(layout.size, frames, available(&text))
 }
 
-/// So many frames of this layout may be taken, where that is limited.
-///
-/// # Errors
-/// They may not.
-pub fn allowed(layout: &Layout, frames: usize, limit: Option<u64>) -> Result<()> {
-    let wanted = layout.size as u128 * frames as u128;
-    let Some(limit) = limit.filter(|limit| wanted > u128::from(*limit)) else { return Ok(()) };
-    let what = format!("its frames need {}, and limits.memory leaves {}", size(wanted), size(limit.into()));
-    Err(Error::new(Kind::Unavailable, what).cure("raise limits.memory, or stop another receiver"))
+/// Octets for the frames of all receivers of a daemon, which are opened, switched and closed beside each other.
+pub struct Budget {
+    all: u64,
+    taken: Mutex<u64>,
+}
+
+/// What one flow has of it, until this is dropped.
+pub struct Share {
+    budget: Arc<Budget>,
+    octets: u64,
+}
+
+impl Budget {
+    #[cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "one run takes what the machine has"))]
+    pub fn new(all: u64) -> Arc<Self> {
+        Arc::new(Budget { all, taken: Mutex::new(0) })
+    }
+    /// Takes what so many frames of this layout need. Two that ask at once do not get the same octets.
+    ///
+    /// # Errors
+    /// There are not so many left.
+    pub fn take(self: &Arc<Self>, layout: &Layout, frames: usize) -> Result<Share> {
+        let wanted = layout.size as u128 * frames as u128;
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.all.saturating_sub(*taken);
+        match u64::try_from(wanted).ok().filter(|octets| *octets <= left) {
+            Some(octets) => {
+                *taken += octets;
+                Ok(Share { budget: self.clone(), octets })
+            }
+            None => {
+                let [wanted, left, all] = [wanted, left.into(), self.all.into()].map(size);
+                let what = format!("its frames need {wanted}, and limits.memory leaves {left} of {all}");
+                Err(Error::new(Kind::Unavailable, what)
+                    .cure("raise limits.memory, or stop another receiver; a switch needs room for both flows"))
+            }
+        }
+    }
+    /// Octets that are taken now.
+    #[cfg(all(test, feature = "daemon"))]
+    pub fn taken(&self) -> u64 {
+        *self.taken.lock().unwrap()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *self.budget.taken.lock().unwrap_or_else(PoisonError::into_inner) -= self.octets;
+    }
 }
 
 fn fits(frame_octets: usize, frames: usize, available: Option<u64>) -> Result<()> {
@@ -72,15 +113,23 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(feature = "daemon")]
     fn frames_may_be_limited() {
         use gdmedia::format::{Output, WireFormat};
         use gdmedia::sdp::{Depth, Sampling, Scan};
         let wire = WireFormat::new(Sampling::YCbCr422, Depth::D10, 64, 36, Scan::Progressive).unwrap();
         let layout = Layout::new(wire, Output::Wire).unwrap();
-        let all = layout.size as u64 * 10;
-        assert!(allowed(&layout, 10, None).is_ok() && allowed(&layout, 10, Some(all)).is_ok());
-        let error = allowed(&layout, 10, Some(all - 1)).unwrap_err();
-        assert!(error.to_string().contains("limits.memory leaves"), "{error}");
+        let budget = Budget::new(layout.size as u64 * 10);
+        let share = budget.take(&layout, 7).unwrap();
+        let error = budget.take(&layout, 4).map(drop).unwrap_err().to_string();
+        assert!(error.starts_with("its frames need 0.0 MiB, and limits.memory leaves 0.0 MiB of 0.1 MiB"), "{error}");
+        let rest = budget.take(&layout, 3).unwrap();
+        assert_eq!(budget.taken(), layout.size as u64 * 10);
+        drop(share);
+        assert_eq!(budget.taken(), layout.size as u64 * 3);
+        assert!(budget.take(&layout, 8).is_err() && budget.take(&layout, usize::MAX).is_err());
+        drop((budget.take(&layout, 7).unwrap(), rest));
+        assert_eq!(budget.taken(), 0);
     }
 
     #[test]

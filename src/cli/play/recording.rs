@@ -88,6 +88,7 @@ pub fn play(mut args: Args, path: &Path, follow: &mut dyn Follow, stop: Arc<Atom
         backend: String::new(),
         processor: on_gpu,
         on_gpu: device,
+        share: None,
     };
     let gpu = gpu.filter(|_| device);
     accompany(Session::of(line, start, sinks, latency, time, gpu), follow)

@@ -5,13 +5,14 @@ use super::backend::Inputs;
 use super::engine::{self, Engine, Run};
 use super::gate::Gate;
 use super::health::{self, Said, Watch};
+use super::limits::{self, Share};
 use super::overlay::Words;
 #[cfg(feature = "preview")]
 use super::preview::Teller;
 use super::report::{self, Start};
 use super::sinks::{self, Sinks};
 use super::time::{self, Time};
-use super::{Args, Follow, Now, choose, limits, recording};
+use super::{Args, Follow, Now, choose, recording};
 use gdmedia::error::{Error, Kind, Result};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::gpu::Gpu;
@@ -88,6 +89,8 @@ pub(super) struct Line {
     /// Where its thread is; others may have the place when this has ended.
     #[cfg_attr(not(feature = "daemon"), allow(dead_code))]
     pub seat: Seat,
+    /// What its frames have of memory that receivers share.
+    pub share: Option<Share>,
 }
 
 /// A thread for a flow, near the card that it comes by where somebody shares threads out.
@@ -109,7 +112,14 @@ impl Line {
         engine.join_all(&run)
     }
     /// The thread that steps it.
-    pub fn start(mut engine: Engine, plan: Plan, sinks: &Sinks, processor: String, seat: Seat) -> Result<Self> {
+    pub fn start(
+        mut engine: Engine,
+        plan: Plan,
+        sinks: &Sinks,
+        processor: String,
+        seat: Seat,
+        share: Option<Share>,
+    ) -> Result<Self> {
         let metering = plan.args.timing.then(|| engine.meter(&plan.flow, plan.args.rules));
         let (backend, on_gpu) = (engine.caps().0, engine.is_on_gpu());
         let pause = plan.args.pause(&backend);
@@ -118,11 +128,20 @@ impl Line {
             Some(crew) => crew.add(stepper, plan.stop.clone())?,
             None => Worker::spawn(stepper, pause, seat.core, plan.stop.clone())?,
         };
-        Ok(Line { plan, worker: Some(worker), metering, backend, processor, on_gpu, seat })
+        Ok(Line { plan, worker: Some(worker), metering, backend, processor, on_gpu, seat, share })
     }
-    /// Ends it.
+    /// Ends it; others may have its memory.
     pub fn close(&mut self) -> (Ended, Report) {
-        self.worker.take().map_or_else(|| (Ended::Stopped, Report::default()), Worker::join)
+        let ended = self.worker.take().map_or_else(|| (Ended::Stopped, Report::default()), Worker::join);
+        self.share = None;
+        ended
+    }
+}
+
+impl Drop for Line {
+    /// Whatever becomes of a session: no thread goes on without one, and memory is others' when it is given back.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -164,12 +183,12 @@ pub(super) fn conversion(video: &Video, layout: Layout) -> Conversion {
     Conversion { layout, colour }
 }
 
-/// The frames must fit into the memory that is free.
-pub(super) fn check_memory(plan: &Plan, sinks: &Sinks) -> Result<()> {
+/// The frames must fit into the memory that is free; of what receivers share they take theirs.
+pub(super) fn take_memory(plan: &Plan, sinks: &Sinks) -> Result<Option<Share>> {
     let config = pipeline::config(&plan.flow, plan.args.redundancy.unwrap_or_default())?;
     let frames = engine::frames(sinks) + config.open_frames().saturating_sub(FEW_OPEN);
     limits::check(&plan.conversion.layout, frames)?;
-    limits::allowed(&plan.conversion.layout, frames, plan.args.memory)
+    plan.args.memory.as_ref().map(|budget| budget.take(&plan.conversion.layout, frames)).transpose()
 }
 
 impl Session {
@@ -196,14 +215,14 @@ impl Session {
         let mut sinks = sinks::build(&args, prepared, flow, video, &conversion, &probe, chosen.gpu.is_some())?;
         let gate = Arc::new(Gate::new(args.frames, probe));
         let plan = Plan { args, flow: flow.clone(), video: video.clone(), conversion, gate, line: 0, stop };
-        check_memory(&plan, &sinks)?;
+        let share = take_memory(&plan, &sinks)?;
         let gpu = chosen.gpu.clone();
         let mut engine = Engine::open(&plan.run(), chosen, opened, &mut sinks)?;
         Line::join(&mut engine, &plan)?;
         let start = Start::new(description, &plan.run(), &engine, &sinks, &time);
         latency.set_gpu(engine.is_on_gpu());
         let processor = engine.processor();
-        let line = Line::start(engine, plan, &sinks, processor, seat)?;
+        let line = Line::start(engine, plan, &sinks, processor, seat, share)?;
         Ok(Session::of(line, start, sinks, latency, time, gpu))
     }
 

@@ -103,11 +103,6 @@ impl Session {
     pub fn close(&mut self) -> Result<()> {
         self.finish(End::Signal).1
     }
-    /// Octets of its frames.
-    pub fn memory(&self) -> u64 {
-        let frames = super::engine::frames(&self.sinks) as u64;
-        self.line.plan.conversion.layout.size as u64 * frames
-    }
     /// Of the loop that receives.
     pub fn beats(&self) -> Option<Beats> {
         self.line.worker.as_ref().map(gdmedia::worker::Worker::beats)

@@ -7,7 +7,7 @@ use super::gate::{Gate, When};
 use super::health::Watch;
 use super::overlay::Words;
 use super::preview::Teller;
-use super::session::{Line, Plan, Session, check_memory, conversion, layout, seat};
+use super::session::{Line, Plan, Session, conversion, layout, seat, take_memory};
 use super::sinks::{self, Offers, Prepared};
 use super::time::{self, Time};
 use super::{Args, choose};
@@ -170,7 +170,7 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let Wanted { flow, video, conversion } = wanted;
         let plan = Plan { args: args.clone(), flow, video, conversion, gate: gate.clone(), line: number, stop };
-        check_memory(&plan, &self.sinks)?;
+        let share = take_memory(&plan, &self.sinks)?;
         let on_gpu = self.gpu.as_ref().filter(|_| self.line.on_gpu);
         let seat = seat(&plan.args, &plan.flow, &plan.video, on_gpu);
         let _near = mem::near(seat.node());
@@ -181,7 +181,7 @@ impl Session {
         let mut engine = Engine::beside(&plan.run(), chosen, opened, &self.sinks, later)?;
         Line::join(&mut engine, &plan)?;
         let processor = engine.processor();
-        Line::start(engine, plan, &self.sinks, processor, seat)
+        Line::start(engine, plan, &self.sinks, processor, seat, share)
     }
 
     /// Goes on with a switch that has begun; to be called with every look.

@@ -12,6 +12,9 @@ const TICKS: i64 = 25_000;
 const DRIFT: i64 = 100_000_000;
 /// … for this many frames in a row, before the base is taken anew.
 const PATIENCE: u32 = 32;
+/// The time rises by so much at least: the ticks of Matroska, the coarsest of all containers. A switch between two senders that are
+/// in step brings two frames of one moment.
+const LEAST: u64 = 1_000_000;
 
 /// What a buffer is stamped with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl Stamper {
             (false, true) => step.saturating_add(drift),
             (false, false) => step,
         };
-        let pts = last.pts.saturating_add(u64::try_from(step).unwrap_or(0).max(1));
+        let pts = last.pts.saturating_add(u64::try_from(step).unwrap_or(0).max(LEAST));
         if anew {
             self.drifting = 0;
         }
@@ -135,7 +138,22 @@ mod tests {
         assert_eq!(stamper.stamp(&meta(0, None, 1000), 500), Stamp { pts: 500, discont: true });
         assert_eq!(stamper.stamp(&meta(1, None, 17_001_000), 0), Stamp { pts: 17_000_500, discont: false });
         // Two frames at once: the time still rises.
-        assert_eq!(stamper.stamp(&meta(2, None, 17_001_000), 0), Stamp { pts: 17_000_501, discont: false });
+        assert_eq!(stamper.stamp(&meta(2, None, 17_001_000), 0), Stamp { pts: 18_000_500, discont: false });
+    }
+
+    #[test]
+    fn a_switch_between_senders_in_step_is_no_standstill() {
+        let mut stamper = Stamper::new(Ratio::new(50, 1));
+        let at = |number, n: u64| meta(number, Some(n * 20_000_000), 7 + n * 20_000_000);
+        stamper.stamp(&at(0, 0), 0);
+        assert_eq!(stamper.stamp(&at(1, 1), 0), Stamp { pts: 20_000_000, discont: false });
+        // The same moment, of the other one; then both moments and numbers go on.
+        assert_eq!(stamper.stamp(&at(900, 1), 0), Stamp { pts: 21_000_000, discont: true });
+        assert_eq!(stamper.stamp(&at(901, 2), 0), Stamp { pts: 40_000_000, discont: false });
+        // One that is a frame behind.
+        assert_eq!(stamper.stamp(&at(50, 1), 0), Stamp { pts: 41_000_000, discont: true });
+        assert_eq!(stamper.stamp(&at(51, 2), 0), Stamp { pts: 42_000_000, discont: false });
+        assert_eq!(stamper.stamp(&at(52, 3), 0), Stamp { pts: 60_000_000, discont: false });
     }
 
     #[test]
