@@ -5,6 +5,8 @@
 #[path = "api/client.rs"]
 mod client;
 mod common;
+#[path = "nmos/connections.rs"]
+mod connections;
 mod netns;
 #[path = "../nmos/tests/support/registry.rs"]
 mod registry;
@@ -88,6 +90,10 @@ impl Daemon {
         std::thread::spawn(move || lines.lines().map_while(Result::ok).for_each(|line| all.lock().unwrap().push(line)));
         let address = said(&events, "daemon: API at http://");
         let address = address.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
+        // The API is there a moment before the node is served by it.
+        if fs::read_to_string(config).unwrap().contains("[nmos]") {
+            said(&events, "daemon: NMOS node ");
+        }
         Daemon { running, events, address }
     }
     fn says(&self, words: &str) -> String {

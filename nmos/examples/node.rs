@@ -83,6 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             secure: false,
             authorization: false,
         }],
+        listening: vec![address],
     };
     let node = Node::new(settings, Arc::new(Printer), system_clock(37))?;
     let runtime = tokio::runtime::Runtime::new()?;

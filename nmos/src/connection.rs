@@ -34,6 +34,13 @@ pub struct Staged {
     pub legs: Vec<LegParams>,
 }
 
+impl Staged {
+    fn of(saved: Saved) -> Staged {
+        let Saved { sender_id, master_enable, sdp, legs } = saved;
+        Staged { sender_id, master_enable, sdp, legs }
+    }
+}
+
 /// The `activation` of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -125,7 +132,8 @@ impl Connection {
             staged.legs.iter_mut().zip(legs).for_each(|(leg, patch)| patch.apply(leg));
         }
         let touched = patch.legs.is_some() || matches!(patch.transport_file, Some(Some(_)));
-        if touched || patch.activation.flatten().is_some() {
+        // Whoever leaves needs no address, also where the one that it had is gone.
+        if touched || (patch.activation.flatten().is_some() && staged.master_enable) {
             for (at, (leg, addresses)) in staged.legs.iter().zip(&self.side.addresses).enumerate() {
                 leg.check(addresses).map_err(|why| Refusal::bad(format!("leg {}: {why}", at + 1)))?;
             }
@@ -190,12 +198,39 @@ impl Connection {
         }
     }
 
-    /// `activation` is what the receiver does since `at`.
+    /// `activation` is what the receiver does since `at`; it is staged, too.
     pub fn activated(&mut self, activation: Activation, when: Option<When>, at: Tai) {
+        // Whoever staged something else while it was done was late.
+        self.staged = Staged::of(activation.saved());
         self.active = activation;
         self.fresh = false;
         self.activated = Times { when, at: when.map(|_| at) };
         self.unlock();
+    }
+
+    /// The receiver does this since `at`, and no controller asked for it. What is staged or scheduled is given up, unless the
+    /// receiver is connected as before and merely on or off: whoever stops it for a moment means no other connection.
+    ///
+    /// # Errors
+    /// It has another number of legs, or a leg that receives has no address.
+    pub fn configured(&mut self, saved: &Saved, at: Tai) -> Result<(), String> {
+        if saved.legs.len() != self.side.addresses.len() {
+            return Err("it has another number of legs".into());
+        }
+        let before = self.active.saved();
+        if !self.fresh && before == *saved {
+            return Ok(());
+        }
+        let activation = self.resolve(&Staged::of(saved.clone()))?;
+        let same = !self.fresh && Saved { master_enable: saved.master_enable, ..before.clone() } == *saved;
+        let untouched = self.scheduled.when.is_none() && self.staged == Staged::of(before);
+        if same && !untouched {
+            self.active = activation;
+            self.activated = Times::default();
+        } else {
+            self.activated(activation, None, at);
+        }
+        Ok(())
     }
 
     /// What was scheduled is over, whatever came of it.
@@ -216,8 +251,7 @@ impl Connection {
     pub fn restore(&mut self, saved: &Saved) -> bool {
         let fits = saved.legs.len() == self.side.addresses.len();
         if fits {
-            let Saved { sender_id, master_enable, sdp, legs } = saved.clone();
-            self.staged = Staged { sender_id, master_enable, sdp, legs };
+            self.staged = Staged::of(saved.clone());
         }
         fits
     }

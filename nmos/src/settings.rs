@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::receivers::Tags;
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use uuid::Uuid;
 
 /// A node and its one device.
@@ -28,6 +28,9 @@ pub struct Settings {
     pub clocks: Vec<ClockInfo>,
     /// Where the API is reached; the first one is the preferred one. At least one.
     pub endpoints: Vec<Endpoint>,
+    /// Addresses that the API listens at, with their ports: what is announced in peer-to-peer operation where `endpoints` has
+    /// names. Empty: not known, and a node that has names alone does not announce itself.
+    pub listening: Vec<SocketAddr>,
 }
 
 /// Distinguishing information of an asset (BCP-002-02). The three texts together are unique in a facility.
@@ -280,6 +283,7 @@ mod tests {
             interfaces: vec![],
             clocks: vec![ClockInfo::Internal { name: "clk0".into() }],
             endpoints: vec![Endpoint { host: "192.0.2.7".into(), port: 8080, secure: false, authorization: false }],
+            listening: vec![],
         }
     }
 

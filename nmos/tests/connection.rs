@@ -153,9 +153,11 @@ fn interfaces_are_an_enumeration() {
     assert_eq!(answer.code, 200);
     served.node.update(|s| s.interfaces[0].addresses = vec!["10.50.0.1".parse().unwrap()]).unwrap();
     assert_eq!(served.get(&served.single("video", "constraints"))[0]["interface_ip"]["enum"], json!(["10.50.0.1"]));
-    // What was staged is no address of the machine any more.
-    let answer = served.patch("video", &json!({ "activation": now() }));
+    // What was staged is no address of the machine any more: nothing is received there, but it can be left.
+    let answer = served.patch("video", &json!({ "master_enable": true, "activation": now() }));
     assert_eq!(answer.code, 400);
+    let answer = served.patch("video", &json!({ "master_enable": false, "activation": now() }));
+    assert_eq!(answer.code, 200, "{}", answer.text);
     assert_eq!(served.patch("video", &json!({ "sender_id": null })).code, 200, "what has nothing to do with it");
 }
 
@@ -531,6 +533,90 @@ fn what_was_set_another_way_shows() {
     assert_eq!(active["master_enable"], false);
     assert!(served.node.configured("none", &off).is_err());
     assert!(served.node.configured("video", &off).unwrap_err().contains("legs"));
+}
+
+/// Whoever reloads a configuration or stops a receiver for a moment means no other connection.
+#[test]
+fn on_and_off_leave_what_was_accepted() {
+    let served = Served::new();
+    let file = |text: &str| json!({ "data": text, "type": "application/sdp" });
+    let body = json!({ "master_enable": true, "activation": now(), "transport_file": file(AUDIO) });
+    assert_eq!(served.patch("audio", &body).code, 200);
+    let on = served.fake.kept.lock().unwrap().last().unwrap().1.clone();
+    let off = Saved { master_enable: false, ..on.clone() };
+    let get = |what: &str| served.get(&served.single("audio", what));
+    // Nothing is staged besides: both follow.
+    served.node.configured("audio", &off).unwrap();
+    assert_eq!(
+        (get("staged")["master_enable"].clone(), get("active")["master_enable"].clone()),
+        (json!(false), json!(false))
+    );
+    served.node.configured("audio", &on).unwrap();
+    // Nothing is new: no version.
+    let version = served.receiver("audio")["version"].clone();
+    served.node.configured("audio", &on).unwrap();
+    assert_eq!(served.receiver("audio")["version"], version);
+
+    let at = tai(&version).0 + 3_600_000_000_000;
+    let later = json!({ "mode": "activate_scheduled_absolute", "requested_time": Tai(at).to_string() });
+    let body = json!({ "transport_params": [{ "destination_port": 6000 }], "activation": later });
+    assert_eq!(served.patch("audio", &body).code, 202);
+    let staged = get("staged");
+    for saved in [&off, &on] {
+        served.node.configured("audio", saved).unwrap();
+        assert_eq!(get("active")["master_enable"], saved.master_enable);
+        assert_eq!(served.receiver("audio")["subscription"]["active"], saved.master_enable);
+        assert_eq!(get("staged"), staged, "it was accepted");
+    }
+    assert_eq!(served.patch("audio", &json!({})).code, 423);
+    // Another connection takes its place.
+    let other = Saved { sdp: Some(AUDIO.replace("239.1.1.1", "239.1.1.2")), ..on };
+    served.node.configured("audio", &other).unwrap();
+    assert!(idle(&get("staged")));
+    assert_eq!(served.patch("audio", &json!({})).code, 200);
+}
+
+#[test]
+fn what_was_set_meanwhile_is_not_overwritten() {
+    let served = Served::new();
+    let body = json!({ "transport_params": [{ "destination_port": 6000 }] });
+    assert_eq!(served.patch("audio", &body).code, 200);
+    let leg = gdmedia_nmos::params::LegParams { multicast_ip: "239.2.2.2".parse().ok(), ..Default::default() };
+    let other = Saved { master_enable: true, sender_id: None, sdp: Some(AUDIO.into()), legs: vec![leg] };
+    let (node, told) = (served.node.clone(), other.clone());
+    *served.fake.meanwhile.lock().unwrap() = Some(Box::new(move || node.configured("audio", &told).unwrap()));
+    let answer = served.patch("audio", &json!({ "transport_params": [{ "destination_port": 7000 }] }));
+    assert_eq!(answer.code, 200, "{}", answer.text);
+    let staged = served.get(&served.single("audio", "staged"));
+    assert_eq!(staged, answer.json());
+    assert_eq!(staged["transport_file"]["data"], AUDIO);
+    let leg = &staged["transport_params"][0];
+    assert_eq!((&leg["multicast_ip"], &leg["destination_port"]), (&json!("239.2.2.2"), &json!(7000)));
+    assert_eq!(staged["master_enable"], true);
+
+    // What is activated is what was asked for, upon what it is now.
+    let (node, told) = (served.node.clone(), Saved { master_enable: false, ..other });
+    *served.fake.meanwhile.lock().unwrap() = Some(Box::new(move || node.configured("audio", &told).unwrap()));
+    let body = json!({ "transport_params": [{ "destination_port": 8000 }], "activation": now() });
+    assert_eq!(served.patch("audio", &body).code, 200);
+    let done = served.fake.done().pop().unwrap().1;
+    assert_eq!((done.master_enable, done.legs[0].destination_port), (true, 8000), "staged before, and kept");
+
+    // Somebody who never stops is not waited for.
+    fn again(node: gdmedia_nmos::Node, fake: Arc<Fake>, port: u16, other: Saved) {
+        let mut told = other.clone();
+        told.legs[0].destination_port = gdmedia_nmos::params::Auto::Value(port);
+        node.configured("audio", &told).unwrap();
+        let next = fake.clone();
+        *fake.meanwhile.lock().unwrap() = Some(Box::new(move || again(node, next, port + 1, other)));
+    }
+    let other = Saved { master_enable: true, sender_id: None, sdp: None, legs: vec![Default::default()] };
+    let (node, fake) = (served.node.clone(), served.fake.clone());
+    *served.fake.meanwhile.lock().unwrap() = Some(Box::new(move || again(node, fake, 10_000, other)));
+    let answer = served.patch("audio", &json!({ "master_enable": false }));
+    assert_eq!(answer.code, 503, "{}", answer.text);
+    served.fake.meanwhile.lock().unwrap().take();
+    assert_eq!(served.patch("audio", &json!({ "master_enable": false })).code, 200);
 }
 
 #[test]

@@ -227,11 +227,14 @@ fn what_is_refused_is_not_sent_again_before_it_changes() {
     world.expect("a POST receiver 3", 400);
     world.expect("a POST receiver 4", 201);
     assert!(world.asked().starts_with("wait"));
+    assert!(!world.machine.registered(&world.items), "it has not everything");
     world.after(5000);
     world.expect("a HEARTBEAT 1", 200);
     assert!(world.asked().starts_with("wait"));
+    assert!(!world.machine.registered(&world.items));
     world.items[2].version = Tai(2);
     world.expect("a POST receiver 3", 201);
+    assert!(world.machine.registered(&world.items));
 }
 
 #[test]

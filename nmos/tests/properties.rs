@@ -177,6 +177,23 @@ proptest! {
             let mut again = Connection::new(side());
             prop_assert!(again.restore(&serde_json::from_str::<Saved>(&text).unwrap()));
             prop_assert_eq!(again.staged(), connection.staged());
+            // Whoever stops or starts it besides takes nothing away that was staged or accepted.
+            let active = connection.active().saved();
+            let (mut turned, other) = (connection.clone(), Saved { master_enable: !active.master_enable, ..active.clone() });
+            if active.legs.len() == 2 && turned.configured(&other, now).is_ok() {
+                prop_assert_eq!(turned.active().saved(), other);
+                prop_assert_eq!(turned.scheduled(), connection.scheduled());
+                let same = |a: &Connection, b: &Connection| a.staged().legs == b.staged().legs && a.staged().sdp == b.staged().sdp;
+                prop_assert!(same(&turned, &connection));
+                for document in [turned.staged_document(), turned.active_document()] {
+                    check("is-05/v1.1/receiver-response-schema.json", &document);
+                }
+                let Saved { sdp, .. } = active;
+                let moved = Saved { sdp: Some(sdp.unwrap_or_default() + "a=x\r\n"), ..turned.active().saved() };
+                if turned.configured(&moved, now).is_ok() {
+                    prop_assert_eq!((turned.scheduled(), turned.saved()), (None, moved), "another connection takes their place");
+                }
+            }
         }
     }
 

@@ -223,6 +223,27 @@ fn what_is_refused_is_not_repeated() {
     registered(&registration, &registry);
 }
 
+/// What a registry refuses it has not, however well it goes on otherwise.
+#[test]
+fn a_receiver_that_is_refused_is_a_trouble_that_stays() {
+    let registry = Registry::new(Mood::Refuses("receiver"));
+    let (node, fake) = node();
+    let registration = named(&node, &[&registry], STEADY);
+    until("the receivers were refused, and a heartbeat came after that", || {
+        registry.lines().iter().filter(|line| *line == "POST receiver").count() == 3 && registry.heartbeats() >= 1
+    });
+    let status = registration.status();
+    assert!(!status.registered);
+    let last = node.settings().receiver_id("data");
+    let trouble = status.trouble.unwrap();
+    assert!(trouble.ends_with(&format!("POST of the receiver {last}: status 400")), "{trouble}");
+    registry.mood(Mood::Well);
+    fake.list.lock().unwrap().iter_mut().for_each(|receiver| receiver.label.push('!'));
+    node.refresh().unwrap();
+    registered(&registration, &registry);
+    until("nothing is wrong any more", || registration.status().trouble.is_none());
+}
+
 #[test]
 fn a_node_whose_clock_was_behind_is_taken_in_the_end() {
     let registry = Registry::new(Mood::Code(400));
@@ -340,7 +361,24 @@ fn alone_it_announces_itself_with_counters() {
     node.update(|settings| settings.label = "last".into()).unwrap();
     until("it wraps", || announced().is_some_and(|advert| advert.txt["ver_slf"] == "0"));
 
+    // Names are of no use here: what is announced is where it listens, and nothing where that is not known.
+    let listening = ["10.0.0.7:80", "10.0.0.8:81"].map(|address| address.parse().unwrap());
+    node.update(|settings| {
+        settings.endpoints[0].host = "rx1.example.org".into();
+        settings.listening = listening.to_vec();
+    })
+    .unwrap();
+    until("the address", || announced().is_some_and(|advert| advert.addresses == [listening[0].ip()]));
+    node.update(|settings| settings.listening.clear()).unwrap();
+    until("nobody could reach it", || announced().is_none() && !registration.status().peer_to_peer);
+    node.update(|settings| settings.endpoints[0].host = "127.0.0.1".into()).unwrap();
+    until("it is back", || announced().is_some());
+
+    // One for development is as none; one that is there is used.
     let registry = Registry::new(Mood::Well);
+    network.0.lock().unwrap().0 = vec![registry.advert("100")];
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(registry.heard().is_empty() && announced().is_some());
     network.0.lock().unwrap().0 = vec![registry.advert("0")];
     registered(&registration, &registry);
     until("it is withdrawn", || announced().is_none());

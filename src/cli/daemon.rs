@@ -121,11 +121,7 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
         // Who does not read what is said holds up nobody.
         say: Some(Box::new(move |event| drop(lines.try_send(event.clone())))),
         resume: !args.no_resume,
-        // systemd gives several where several are configured.
-        state: std::env::var("STATE_DIRECTORY")
-            .ok()
-            .and_then(|all| all.split(':').next().map(PathBuf::from))
-            .filter(|folder| !folder.as_os_str().is_empty()),
+        state: state_folder(),
         notifier: Notifier::from_env()?,
     };
     let daemon = Arc::new(Daemon::start(options)?);
@@ -164,6 +160,12 @@ fn serve(args: Args, path: PathBuf) -> Result<ExitCode> {
         .cure("look for a disk, a pipe or a GStreamer element that stands still; raise daemon.stop_timeout"))
 }
 
+/// The folder that systemd gives: the first one where several are configured.
+fn state_folder() -> Option<PathBuf> {
+    let all = std::env::var("STATE_DIRECTORY").ok()?;
+    all.split(':').next().map(PathBuf::from).filter(|folder| !folder.as_os_str().is_empty())
+}
+
 /// The daemon as an NMOS node, served by the API's server; none where the configuration wants none.
 fn node(
     daemon: &Arc<Daemon>,
@@ -180,7 +182,8 @@ fn node(
         nmos::Place { ptp4l: ptp4l.clone(), ..place }
     };
     let say = Box::new(move |text| told.tell(text));
-    let node = nmos::Running::start(daemon.clone(), settings, Box::new(place), say)?;
+    let state = config.state.folder.clone().or_else(state_folder);
+    let node = nmos::Running::start(daemon.clone(), settings, state.as_deref(), Box::new(place), say)?;
     server.mount(node.node().clone(), node.registered());
     daemon.tell(format!("NMOS node {} below /x-nmos of the API", node.node().settings().node_id()));
     Ok(Some(node))

@@ -112,7 +112,7 @@ table! {
         backend: Vec<Backend> = vec![Backend::Auto], "[\"auto\"]";
         /// Network interfaces by name or address, one for each leg; the last one counts for all further legs.
         interfaces: Vec<String> = Vec::new(), "[\"eth1\", \"eth2\"]";
-        /// Legs that its NMOS node shows: 1, or 2 for ST 2022-7; none: one for each of `interfaces`.
+        /// Legs that its NMOS node shows: 1, or 2 for ST 2022-7; none: as many as it has `interfaces`, or its SDP legs.
         legs: Option<usize> = None, "2";
         /// What AF_XDP is told, as in `gdmedia play --xdp`.
         xdp: Option<String> = None, "\"mode=native,queue=3\"";

@@ -1,5 +1,6 @@
 //! What a daemon shows of itself, and what it can be told.
 
+use crate::encode::Codec;
 use crate::format::Output;
 use crate::health;
 use crate::pipeline::meter::LegTiming;
@@ -8,6 +9,7 @@ use crate::ptp;
 use crate::rx::link::CardDrops;
 use crate::worker::{Placement, Report};
 use serde::Serialize;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::{broadcast, oneshot};
@@ -135,10 +137,25 @@ pub struct Side {
     pub interfaces: Vec<String>,
     /// Legs: one, or two for ST 2022-7; 0 where nothing is known of it yet.
     pub legs: usize,
+    /// Ports of its legs that no kernel has, one for each; the last one counts for all further legs. None: `interfaces` says it.
+    pub ports: Vec<Option<Port>>,
+    /// Which flow it receives where the SDP has several; none: the only one of video.
+    pub flow: Option<usize>,
     /// The layout of frames that it is to make; none: one that suits.
     pub output: Option<Output>,
+    /// What its frames are compressed by.
+    pub codec: Option<Codec>,
     /// Of [`Connection::note`]; none where the last that it was told was something else.
     pub note: Option<Arc<str>>,
+}
+
+/// A port of DPDK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// As DPDK is told: a PCI address, or a virtual device with its options.
+    pub name: String,
+    /// What it answers for, where that is said.
+    pub address: Option<Ipv4Addr>,
 }
 
 /// What a receiver does.
@@ -247,7 +264,7 @@ pub enum Action {
 pub struct Connection {
     /// To receive; else as [`Action::Stop`].
     pub enabled: bool,
-    /// Text of an SDP with one flow, whose legs are those of `legs`.
+    /// Text of an SDP with one flow, whose legs are those of `legs`; empty: nobody has said yet what there is to receive.
     pub sdp: String,
     /// Which of the receiver's legs receive, from 0.
     pub legs: Vec<usize>,

@@ -36,7 +36,7 @@ pub use source::text as sdp_text;
 pub use supervisor::{Daemon, Options};
 
 pub use control::{
-    Action, Connection, Control, Event, EventKind, GpuMemory, Hop, Overview, Receiver, Refusal, Reloaded, Reply, Side,
-    SinkState, State, reply,
+    Action, Connection, Control, Event, EventKind, GpuMemory, Hop, Overview, Port, Receiver, Refusal, Reloaded, Reply,
+    Side, SinkState, State, reply,
 };
 pub use session::{Begun, Look, Opener, Said, Session, Shown, Switched};

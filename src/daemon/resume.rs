@@ -35,6 +35,7 @@ pub struct Told {
 /// What a receiver was told to receive, instead of what the configuration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
+    /// Empty: by a controller who has not said yet what there is to receive.
     pub sdp: Arc<str>,
     /// By a controller.
     pub connected: Option<Connected>,
@@ -45,6 +46,9 @@ pub struct Given {
 pub struct Connected {
     pub enabled: bool,
     pub legs: Vec<usize>,
+    /// Legs that the receiver had for the controller.
+    #[serde(default)]
+    pub of: usize,
     #[serde(with = "text")]
     pub note: Arc<str>,
 }
@@ -185,7 +189,7 @@ mod tests {
         let second = Given::sdp("v=0\r\ns=2\r\n".into());
         folder.write("cam1", Some("cam1.sdp"), &given(second.clone())).unwrap();
         assert_eq!(read("cam1", Some("cam1.sdp")), given(second.clone()));
-        let connected = Connected { enabled: false, legs: vec![1], note: "{}".into() };
+        let connected = Connected { enabled: false, legs: vec![1], of: 2, note: "{}".into() };
         let connected = given(Given { connected: Some(connected), ..second });
         folder.write("cam3", None, &connected).unwrap();
         assert_eq!(read("cam3", None), connected);

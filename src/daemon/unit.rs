@@ -2,11 +2,12 @@
 
 mod act;
 mod change;
+mod side;
 
 use super::board::Board;
 use super::life::{Change, Life};
 use super::resume::{Connected, Folder, Given};
-use super::{Action, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, Side, config, source};
+use super::{Action, EventKind, Look, Opener, Receiver, Refusal, Session, Shown, config, source};
 use crate::error::{Error, Kind};
 use crate::worker::Beats;
 use std::collections::BTreeMap;
@@ -117,6 +118,7 @@ pub struct Unit {
     switches: u64,
     shown: Option<Shown>,
     show_at: Duration,
+    legs: side::Legs,
 }
 
 /// A switch that goes on.
@@ -175,6 +177,7 @@ impl Unit {
             switches: 0,
             shown: None,
             show_at: Duration::ZERO,
+            legs: side::Legs::default(),
         }
     }
 
@@ -222,7 +225,7 @@ impl Unit {
     }
 
     fn has_sdp(&self) -> bool {
-        self.spec.sdp.is_some() || matches!(self.from, From::Given(_))
+        self.spec.sdp.is_some() || self.given().is_some()
     }
     /// What somebody said goes before the configuration.
     fn is_wanted(&self) -> bool {
@@ -249,7 +252,11 @@ impl Unit {
     /// The configuration, with what a controller changes of it.
     fn spec_of(&self, from: &From) -> config::Receiver {
         let mut spec = self.spec.clone();
-        let From::Given(Given { connected: Some(connected), .. }) = from else { return spec };
+        let From::Given(Given { connected: Some(connected), sdp }) = from else { return spec };
+        // He has not said yet what there is to receive.
+        if sdp.is_empty() {
+            return spec;
+        }
         // Its SDP has one flow.
         spec.flow = None;
         // The second leg alone is the first one of its SDP.
@@ -277,15 +284,15 @@ impl Unit {
 
     /// The text to receive.
     fn text(&mut self) -> Result<Arc<str>, Error> {
-        match (&self.from, &self.spec.sdp) {
-            (From::Given(given), _) => Ok(given.sdp.clone()),
-            (From::Config, Some(source)) => {
+        match (self.given(), &self.spec.sdp) {
+            (Some(given), _) => Ok(given),
+            (None, Some(source)) => {
                 let text = source::text(source, &self.settings.folder, &self.settings.daemon)?;
                 self.configured = Some(text.clone());
                 source::check(&text)?;
                 Ok(text)
             }
-            (From::Config, None) => Err(Error::new(Kind::Usage, "it has no SDP").cure("give it one")),
+            (None, None) => Err(Error::new(Kind::Usage, "it has no SDP").cure("give it one")),
         }
     }
 
@@ -407,7 +414,8 @@ impl Unit {
     }
 
     /// Shows it as it is.
-    fn publish(&self) {
+    fn publish(&mut self) {
+        let side = self.side();
         let shown = self.shown.as_ref().filter(|_| self.session.is_some());
         let receiver = Receiver {
             id: self.spec.id.clone(),
@@ -432,18 +440,13 @@ impl Unit {
             gpu_memory: shown.and_then(|shown| shown.gpu_memory.clone()),
             sinks: shown.map(|shown| shown.sinks.clone()).unwrap_or_default(),
             preview: shown.and_then(|shown| shown.preview.clone()),
-            side: Side {
-                interfaces: self.spec.interfaces.clone(),
-                legs: self.spec.legs.unwrap_or(self.spec.interfaces.len()).clamp(1, 2),
-                output: self.spec.output.map(Into::into),
-                note: self.connected().map(|connected| connected.note.clone()),
-            },
+            side,
         };
         self.shared.board.show(self.place.number, receiver);
     }
     fn given(&self) -> Option<Arc<str>> {
         match &self.from {
-            From::Given(given) => Some(given.sdp.clone()),
+            From::Given(given) => Some(given.sdp.clone()).filter(|sdp| !sdp.is_empty()),
             From::Config => None,
         }
     }

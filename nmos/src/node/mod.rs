@@ -67,6 +67,8 @@ struct Held {
     caps: Map<String, Value>,
     caps_version: Tai,
     timer: Option<AbortHandle>,
+    /// Times that somebody else than a controller has changed the connection.
+    told: u64,
 }
 
 /// A resource as a registry gets it.
@@ -185,7 +187,8 @@ impl Node {
     }
 
     /// Receiver `name` does this since now, and no controller asked for it: it was set another way, or cannot go on
-    /// (IS-05, "Behaviour", "Connection Status"). A mere loss of packets is no reason for this.
+    /// (IS-05, "Behaviour", "Connection Status"). A mere loss of packets is no reason for this. What is staged or scheduled is
+    /// given up where the connection is another; on or off alone is none.
     ///
     /// # Errors
     /// There is no such receiver, it has another number of legs, or a leg that receives has no address.
@@ -195,12 +198,12 @@ impl Node {
         {
             let mut held = lock(&entry.held);
             let mut connection = held.connection.clone();
-            if !connection.restore(saved) {
-                return Err(format!("receiver {name} has another number of legs"));
+            connection.configured(saved, (self.0.clock)())?;
+            if connection == held.connection {
+                return Ok(());
             }
-            let activation = connection.resolve(connection.staged())?;
-            connection.activated(activation, None, (self.0.clock)());
             held.connection = connection;
+            held.told += 1;
         }
         self.publish(&entry, true);
         Ok(())
@@ -351,6 +354,7 @@ impl Entry {
             caps: Map::new(),
             caps_version: Tai(0),
             timer: None,
+            told: 0,
             receiver,
         };
         let (id, name) = (settings.receiver_id(&held.receiver.name), held.receiver.name.clone());

@@ -1,9 +1,10 @@
 //! The requests that change receivers: PATCH, bulk, and what was scheduled.
 
-use super::{Entry, Node, lock};
+use super::{Entry, Held, Node, lock};
 use crate::connection::Times;
 use crate::error::Refusal;
 use crate::patch::{self, Patch, When};
+use crate::receivers::Activation;
 use crate::time::Tai;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -33,35 +34,48 @@ impl Node {
         if entry.gone.load(Ordering::Acquire) {
             return Err(missing());
         }
-        let (staged, news) = {
-            let held = lock(&entry.held);
-            let staged = held.connection.merge(&patch)?;
-            let when = patch.activation.flatten();
-            let news =
-                (staged != *held.connection.staged() || when.is_some()).then(|| held.connection.preview(&staged));
-            (staged, news)
-        };
-        if let Some(activation) = news {
-            let (receivers, name) = (self.0.receivers.clone(), entry.name.clone());
-            let valid = tokio::task::spawn_blocking(move || receivers.validate(&name, &activation)).await;
-            valid.map_err(|_| fault())?.map_err(Refusal::bad)?;
+        match self.stage(&entry, &patch).await? {
+            Step::Done(code, document) => Ok((code, document)),
+            Step::Activate(resolved) => {
+                let at = self.activate(&entry, When::Immediate, resolved).await?;
+                let times = Times { when: Some(When::Immediate), at: Some(at) };
+                Ok((200, lock(&entry.held).connection.answer(times)))
+            }
         }
-        {
+    }
+
+    /// Stages what a PATCH wants, and schedules it where it is to be later; the caller has the turn.
+    async fn stage(&self, entry: &Arc<Entry>, patch: &Patch) -> Result<Step, Refusal> {
+        let when = patch.activation.flatten();
+        for _ in 0..MOST_TRIES {
+            let (staged, news, told) = {
+                let held = lock(&entry.held);
+                let staged = held.connection.merge(patch)?;
+                let other = staged != *held.connection.staged() || when.is_some();
+                let news = other.then(|| held.connection.preview(&staged));
+                (staged, news, held.told)
+            };
+            if let Some(activation) = news {
+                let (receivers, name) = (self.0.receivers.clone(), entry.name.clone());
+                let valid = tokio::task::spawn_blocking(move || receivers.validate(&name, &activation)).await;
+                valid.map_err(|_| fault())?.map_err(Refusal::bad)?;
+            }
             let mut held = lock(&entry.held);
+            // What it was told another way meanwhile is not to be overwritten by what it was before.
+            if held.told != told {
+                continue;
+            }
             if let Some(timer) = held.timer.take() {
                 timer.abort();
             }
             held.connection.stage(staged);
+            return Ok(match when {
+                None => Step::Done(200, held.connection.staged_document()),
+                Some(When::Immediate) => Step::Activate(held.connection.resolve(held.connection.staged())),
+                Some(when) => Step::Done(202, self.schedule(entry, &mut held, when)),
+            });
         }
-        match patch.activation.flatten() {
-            None => Ok((200, lock(&entry.held).connection.staged_document())),
-            Some(When::Immediate) => {
-                let at = self.activate(&entry, When::Immediate).await?;
-                let times = Times { when: Some(When::Immediate), at: Some(at) };
-                Ok((200, lock(&entry.held).connection.answer(times)))
-            }
-            Some(when) => Ok((202, self.schedule(&entry, when))),
-        }
+        Err(Refusal::new(503, "this receiver is told something else all the time; try again later"))
     }
 
     /// A bulk request: each entry as if it had come alone, those of different receivers side by side. Returns the list of
@@ -117,12 +131,13 @@ impl Node {
         }
     }
 
-    /// Activates what is staged; the caller has the turn.
-    async fn activate(&self, entry: &Arc<Entry>, when: When) -> Result<Tai, Refusal> {
-        let resolved = {
-            let held = lock(&entry.held);
-            held.connection.resolve(held.connection.staged())
-        };
+    /// Activates what was staged; the caller has the turn.
+    async fn activate(
+        &self,
+        entry: &Arc<Entry>,
+        when: When,
+        resolved: Result<Activation, String>,
+    ) -> Result<Tai, Refusal> {
         let done = match resolved {
             Err(why) => Err(why),
             Ok(activation) => {
@@ -152,24 +167,25 @@ impl Node {
     }
 
     /// Schedules what is staged; the caller has the turn. Returns the document.
-    fn schedule(&self, entry: &Arc<Entry>, when: When) -> Value {
+    fn schedule(&self, entry: &Arc<Entry>, held: &mut Held, when: When) -> Value {
         let now = (self.0.clock)();
         let at = match when {
             When::Absolute(at) => at.max(now),
             When::Relative(after) => Tai(now.0.saturating_add(after.0)),
             When::Immediate => now,
         };
-        let mut held = lock(&entry.held);
         let serial = held.connection.schedule(when, at);
         let (node, entry) = (self.clone(), entry.clone());
         let timer = tokio::spawn(async move {
             node.sleep(&entry, when, at).await;
             let _turn = entry.turn.lock().await;
-            let meant = lock(&entry.held).connection.scheduled().is_some_and(|(s, _)| s == serial);
-            if !meant || entry.gone.load(Ordering::Acquire) {
-                return;
-            }
-            if let Err(refusal) = node.activate(&entry, when).await {
+            let resolved = {
+                let held = lock(&entry.held);
+                let meant = held.connection.scheduled().is_some_and(|(s, _)| s == serial);
+                meant.then(|| held.connection.resolve(held.connection.staged()))
+            };
+            let Some(resolved) = resolved.filter(|_| !entry.gone.load(Ordering::Acquire)) else { return };
+            if let Err(refusal) = node.activate(&entry, when, resolved).await {
                 tracing::warn!(receiver = entry.name, "the scheduled activation failed: {}", refusal.error);
             }
         });
@@ -193,6 +209,17 @@ impl Node {
         }
     }
 }
+
+/// What is left to do of a PATCH that is staged.
+enum Step {
+    /// Nothing: its answer.
+    Done(u16, Value),
+    /// This, or why it cannot be.
+    Activate(Result<Activation, String>),
+}
+
+/// Times that a PATCH is merged into what a receiver was told meanwhile.
+const MOST_TRIES: usize = 8;
 
 /// PATCHes of one receiver that are under way or wait, at most: one that hangs must not gather all that controllers send.
 const MOST_WAITING: usize = 32;

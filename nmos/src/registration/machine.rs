@@ -200,10 +200,9 @@ impl Machine {
         self.contact.as_ref().map(|contact| contact.url.as_str())
     }
 
-    /// Whether the registry has all of `items` that it accepts.
+    /// Whether the registry has all of `items`, as they are now.
     pub fn registered(&self, items: &[Item]) -> bool {
-        let there = |item: &Item| self.knows(item) || self.refused.get(&item.id) == Some(&item.version);
-        self.contact.as_ref().is_some_and(|contact| !contact.verify) && items.iter().all(there)
+        self.contact.as_ref().is_some_and(|contact| !contact.verify) && items.iter().all(|item| self.knows(item))
     }
 
     /// Whether a registry has refused this version of the node long ago, and no other one takes it. A new version, though

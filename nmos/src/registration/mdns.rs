@@ -16,6 +16,10 @@ const MAX_REGISTRIES: usize = 64;
 pub trait Discovery: Send {
     /// The registries that are announced now. Does not wait.
     fn registries(&mut self) -> Vec<Advert>;
+    /// Whether registries for development are wanted: see [`super::select::Wanted::development`].
+    fn development(&self) -> bool {
+        false
+    }
     /// Announces the node, or changes what is announced.
     fn announce(&mut self, advert: &NodeAdvert);
     /// Takes the announcement back.
@@ -40,6 +44,7 @@ pub struct Mdns {
     daemon: ServiceDaemon,
     events: Receiver<ServiceEvent>,
     found: BTreeMap<String, Advert>,
+    development: bool,
     announced: Option<(String, NodeAdvert)>,
 }
 
@@ -63,7 +68,14 @@ impl Mdns {
             let cure = "name the registry by its URL, or free UDP port 5353 for shared use";
             Error::new("multicast DNS cannot be used", cure).because(error)
         })?;
-        Ok(Mdns { daemon, events, found: BTreeMap::new(), announced: None })
+        Ok(Mdns { daemon, events, found: BTreeMap::new(), development: false, announced: None })
+    }
+
+    /// Registries for development are taken, too.
+    #[must_use]
+    pub fn with_development(mut self, development: bool) -> Mdns {
+        self.development = development;
+        self
     }
 }
 
@@ -83,6 +95,10 @@ impl Discovery for Mdns {
             }
         }
         self.found.values().cloned().collect()
+    }
+
+    fn development(&self) -> bool {
+        self.development
     }
 
     fn announce(&mut self, advert: &NodeAdvert) {

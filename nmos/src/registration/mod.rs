@@ -14,7 +14,7 @@ use mdns::{Discovery, NodeAdvert};
 use select::{Registry, Wanted};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ pub enum Find {
 pub struct Status {
     /// The registry in use, or being tried.
     pub registry: Option<String>,
-    /// It has everything that the node has.
+    /// It has everything that the node has; what it has refused it has not.
     pub registered: bool,
     /// The node announces itself, as there is no registry.
     pub peer_to_peer: bool,
@@ -73,6 +73,7 @@ impl Registration {
             status: status.clone(),
             start: Instant::now(),
             trouble: None,
+            announced: false,
         };
         let work = move || {
             worker.run();
@@ -137,6 +138,7 @@ struct Worker {
     status: Arc<Mutex<Status>>,
     start: Instant,
     trouble: Option<String>,
+    announced: bool,
 }
 
 /// How soon an advert is seen while no registry is in use.
@@ -191,15 +193,17 @@ impl Worker {
         let wanted = Wanted {
             protocols: self.http.protocols(),
             authorization: self.http.authorization(),
+            development: discovery.development(),
             node: settings.node_id(),
         };
         let now = self.start.elapsed();
         self.machine.discovered(now, wanted.among(&discovery.registries()));
-        if self.machine.peer_to_peer(now) {
-            discovery.announce(&announcement(&self.node));
-        } else {
-            discovery.withdraw();
+        let advert = announcement(&self.node).filter(|_| self.machine.peer_to_peer(now));
+        match &advert {
+            Some(advert) => discovery.announce(advert),
+            None => discovery.withdraw(),
         }
+        self.announced = advert.is_some();
     }
 
     fn report(&mut self, items: &[Item], next: &Next) {
@@ -210,7 +214,7 @@ impl Worker {
         let new = Status {
             registry: self.machine.registry().map(str::to_owned),
             registered,
-            peer_to_peer: self.machine.peer_to_peer(self.start.elapsed()),
+            peer_to_peer: self.announced,
             trouble: self.trouble.clone(),
         };
         let mut status = lock(&self.status);
@@ -225,8 +229,8 @@ impl Worker {
 
     fn note(&mut self, ask: &Ask, outcome: &Outcome) {
         let what = match &ask.what {
-            What::Post(item) => format!("POST of the {}", item.kind.singular()),
-            What::Delete { kind, .. } => format!("DELETE of the {}", kind.singular()),
+            What::Post(item) => format!("POST of the {} {}", item.kind.singular(), item.id),
+            What::Delete { kind, id, .. } => format!("DELETE of the {} {id}", kind.singular()),
             What::Heartbeat(_) => "heartbeat".to_owned(),
         };
         let why = match (outcome, &ask.what) {
@@ -266,18 +270,25 @@ fn request(ask: &Ask, resources: &[Resource], timeout: Duration) -> Option<HttpR
     Some(HttpRequest { method, url, body, timeout })
 }
 
-/// As IS-04 wants it ("Discovery: Peer-to-Peer Operation").
-fn announcement(node: &Node) -> NodeAdvert {
+/// As IS-04 wants it ("Discovery: Peer-to-Peer Operation"): one port, and the addresses that are listened at there. None where
+/// these are not known.
+fn announcement(node: &Node) -> Option<NodeAdvert> {
     let (settings, counters) = (node.settings(), node.counters());
-    let endpoint = settings.endpoints.first();
-    let mut addresses: Vec<IpAddr> = settings.endpoints.iter().filter_map(|e| e.host.parse().ok()).collect();
+    let endpoint = settings.endpoints.first()?;
+    let named = settings.endpoints.iter().filter(|e| e.port == endpoint.port).filter_map(|e| e.host.parse().ok());
+    let mut addresses: Vec<IpAddr> = named.collect();
     if addresses.is_empty() {
-        addresses = settings.interfaces.iter().flat_map(|interface| interface.addresses.clone()).collect();
+        // Names are not looked up: what they stand for elsewhere is not for this network.
+        let there = settings.listening.iter().filter(|address| address.port() == endpoint.port);
+        addresses = there.map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
+    }
+    if addresses.is_empty() {
+        return None;
     }
     let texts = [
-        ("api_proto", endpoint.map_or("http", |e| e.protocol()).to_owned()),
+        ("api_proto", endpoint.protocol().to_owned()),
         ("api_ver", NODE_VERSION.to_owned()),
-        ("api_auth", endpoint.is_some_and(|e| e.authorization).to_string()),
+        ("api_auth", endpoint.authorization.to_string()),
         ("ver_slf", counters.node.to_string()),
         ("ver_src", "0".to_owned()),
         ("ver_flw", "0".to_owned()),
@@ -285,10 +296,10 @@ fn announcement(node: &Node) -> NodeAdvert {
         ("ver_snd", "0".to_owned()),
         ("ver_rcv", counters.receivers.to_string()),
     ];
-    NodeAdvert {
+    Some(NodeAdvert {
         name: format!("gdmedia-{}", settings.node_id()),
         addresses,
-        port: endpoint.map_or(0, |e| e.port),
+        port: endpoint.port,
         txt: texts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>(),
-    }
+    })
 }

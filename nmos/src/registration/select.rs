@@ -35,9 +35,15 @@ pub struct Wanted<'a> {
     pub protocols: &'a [&'a str],
     /// Whether the client has tokens.
     pub authorization: bool,
+    /// Whether registries for development are used, too: those of priority 100 and more, which IS-04 keeps apart from live
+    /// systems.
+    pub development: bool,
     /// The node; its id draws among registries of one priority, so that not all nodes take the same.
     pub node: Uuid,
 }
+
+/// From this `pri` on registries are for development (IS-04, "Discovery: Registered Operation", "pri").
+const DEVELOPMENT: u64 = 100;
 
 impl Wanted<'_> {
     /// The registries of `adverts` that fit, the best first.
@@ -70,8 +76,12 @@ impl Wanted<'_> {
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
         let url = format!("{protocol}://{host}:{}", advert.port);
-        // It must be there; one that lacks it comes last.
-        let priority = text("pri").and_then(|pri| pri.parse().ok()).unwrap_or(u32::MAX);
+        // It must be there; one that lacks it comes last, and nobody has said that it is for development.
+        let given = text("pri").and_then(|pri| pri.parse::<u64>().ok());
+        if given.is_some_and(|pri| pri >= DEVELOPMENT) && !self.development {
+            return None;
+        }
+        let priority = given.and_then(|pri| u32::try_from(pri).ok()).unwrap_or(u32::MAX);
         Some(Registry { tie: draw(&url, self.node), url, priority })
     }
 }
@@ -113,7 +123,8 @@ mod tests {
     }
 
     fn urls(adverts: &[Advert]) -> Vec<String> {
-        let wanted = Wanted { protocols: &["http"], authorization: false, node: Uuid::from_u128(1) };
+        let wanted =
+            Wanted { protocols: &["http"], authorization: false, development: false, node: Uuid::from_u128(1) };
         wanted.among(adverts).into_iter().map(|registry| registry.url).collect()
     }
 
@@ -128,13 +139,29 @@ mod tests {
     #[test]
     fn the_lowest_priority_first() {
         let found = [
-            with("10.0.0.1", &[("pri", "100")]),
+            with("10.0.0.1", &[("pri", "99")]),
             with("10.0.0.2", &[("pri", "5")]),
             with("10.0.0.3", &[("pri", "30")]),
             with("10.0.0.4", &[]),
         ];
         let expected = ["http://10.0.0.2:80", "http://10.0.0.3:80", "http://10.0.0.1:80", "http://10.0.0.4:80"];
         assert_eq!(urls(&found), expected);
+    }
+
+    /// "Values 100+ are reserved for development work to avoid colliding with a live system."
+    #[test]
+    fn what_is_for_development_is_used_where_that_is_wanted() {
+        let found = [
+            with("10.0.0.1", &[("pri", "100")]),
+            with("10.0.0.2", &[("pri", "99")]),
+            with("10.0.0.3", &[("pri", "first")]),
+            with("10.0.0.4", &[("pri", "4294967296")]),
+        ];
+        assert_eq!(urls(&found), ["http://10.0.0.2:80", "http://10.0.0.3:80"]);
+        let wanted = Wanted { protocols: &["http"], authorization: false, development: true, node: Uuid::from_u128(1) };
+        let all: Vec<String> = wanted.among(&found).into_iter().map(|registry| registry.url).collect();
+        assert_eq!(all[..2], ["http://10.0.0.2:80", "http://10.0.0.1:80"]);
+        assert_eq!(all.len(), 4);
     }
 
     #[test]
@@ -152,7 +179,8 @@ mod tests {
             with("fd00::1", &[]),
         ];
         assert_eq!(urls(&found), ["http://[fd00::1]:80"]);
-        let secure = Wanted { protocols: &["https"], authorization: true, node: Uuid::from_u128(1) };
+        let secure =
+            Wanted { protocols: &["https"], authorization: true, development: false, node: Uuid::from_u128(1) };
         let found = [with("10.0.0.3", &[("api_proto", "https"), ("api_auth", "true")])];
         assert_eq!(secure.among(&found)[0].url, "https://10.0.0.3:80");
     }
@@ -161,7 +189,8 @@ mod tests {
     fn nodes_draw_differently_among_equals() {
         let found: Vec<Advert> = (1..=4).map(|n| with(&format!("10.0.0.{n}"), &[("pri", "0")])).collect();
         let first = |node: u128| {
-            let wanted = Wanted { protocols: &["http"], authorization: false, node: Uuid::from_u128(node) };
+            let wanted =
+                Wanted { protocols: &["http"], authorization: false, development: false, node: Uuid::from_u128(node) };
             wanted.among(&found)[0].url.clone()
         };
         let firsts: std::collections::HashSet<String> = (0..64).map(first).collect();

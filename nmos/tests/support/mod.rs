@@ -30,6 +30,8 @@ pub struct Fake {
     pub failures: Mutex<HashMap<String, String>>,
     /// Text of every validation's failure.
     pub invalid: Mutex<Option<String>>,
+    /// Done once, while something is validated.
+    pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// An activation waits while it is closed.
     gate: (Mutex<Gate>, Condvar),
 }
@@ -49,6 +51,7 @@ impl Fake {
             kept: Mutex::default(),
             failures: Mutex::default(),
             invalid: Mutex::default(),
+            meanwhile: Mutex::default(),
             gate: Default::default(),
         })
     }
@@ -77,6 +80,8 @@ impl Receivers for Fake {
         self.list.lock().unwrap().clone()
     }
     fn validate(&self, _name: &str, _activation: &Activation) -> Result<(), String> {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        meanwhile.into_iter().for_each(|work| work());
         self.invalid.lock().unwrap().clone().map_or(Ok(()), Err)
     }
     fn activate(&self, name: &str, activation: &Activation) -> Result<(), String> {
@@ -163,6 +168,7 @@ pub fn settings(port: u16) -> Settings {
             },
         ],
         endpoints: vec![Endpoint { host: "127.0.0.1".into(), port, secure: false, authorization: false }],
+        listening: vec![],
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Mood {
     Dead,
     /// An octet at a time.
     Slow,
+    /// As the specification has it, but for posts of this kind: 400.
+    Refuses(&'static str),
     /// Posts only: 409 with this location, until the node is deleted under that version.
     Conflict(&'static str),
 }
@@ -131,7 +133,10 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
     let mut out = stream;
     let mood = state.mood.clone();
     let (code, head, body) = match mood {
-        Mood::Well => state.answer(&heard),
+        Mood::Refuses(kind) if heard.body.contains(&format!("\"type\":\"{kind}\"")) => {
+            (400, String::new(), json!({ "code": 400, "error": "as told", "debug": null }).to_string())
+        }
+        Mood::Well | Mood::Refuses(_) => state.answer(&heard),
         Mood::Conflict(location) => {
             let version = location.split('/').nth(3).unwrap_or_default();
             if heard.method == "DELETE" && heard.path.contains(version) {

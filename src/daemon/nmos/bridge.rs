@@ -1,18 +1,21 @@
 //! Receivers of the daemon as the node asks for them.
 
-use super::{machine, takes, transport};
+use super::takes::{self, Takes};
+use super::{machine, transport};
 use crate::daemon::{Action, Connection, Control, Receiver, Refusal, State};
 use crate::rx::socket::interfaces;
 use crate::sdp::Essence;
 use gdmedia_nmos::caps::Caps;
 use gdmedia_nmos::params::LegParams;
 use gdmedia_nmos::{Activation, Format, Receivers, Saved, Tags, Transport, transport_file};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::error::TryRecvError;
 
-/// A receiver has so long for an activation.
+/// A receiver has so long for an activation: longer than the longest `switch_timeout` of a configuration and what it takes to
+/// open the other flow. The API waits for no answer of the node itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 const STEP: Duration = Duration::from_millis(2);
 
@@ -53,18 +56,28 @@ impl Bridge {
         let receiver = self.receiver(name)?;
         let saved = activation.saved();
         let note = serde_json::to_string(&saved).map_err(|error| error.to_string())?;
-        let action = match transport::wanted(activation.sdp.as_deref().or(receiver.sdp.as_deref()), &activation.legs)? {
-            Some(wanted) => Action::Connect(Box::new(Connection {
+        let own = transport::own(&receiver);
+        let wanted = match transport::wanted(activation.sdp.as_deref().or(own.as_deref()), &activation.legs) {
+            // Whoever leaves needs no address.
+            Err(_) if !activation.master_enable => None,
+            other => other?,
+        };
+        let connection = match wanted {
+            Some(wanted) => Connection {
                 enabled: activation.master_enable && !wanted.legs.is_empty(),
                 sdp: wanted.sdp,
                 legs: wanted.legs,
                 note,
-            })),
-            // It waits for somebody to say what there is to receive.
-            None if activation.master_enable => return Ok(()),
-            None => Action::Stop,
+            },
+            // It waits for somebody to say what there is to receive, or is off.
+            None => Connection {
+                enabled: activation.master_enable,
+                sdp: own.map(Cow::into_owned).unwrap_or_default(),
+                legs: vec![],
+                note,
+            },
         };
-        let mut reply = self.control.act(name, action);
+        let mut reply = self.control.act(name, Action::Connect(Box::new(connection)));
         let begun = Instant::now();
         loop {
             match reply.try_recv() {
@@ -103,7 +116,7 @@ impl Receivers for Bridge {
                 legs: (0..receiver.side.legs).map(|leg| machine::interface_of(&receiver.side, leg, &all)).collect(),
                 caps: Caps {
                     media_types: vec!["video/raw".into()],
-                    sets: if self.wide { vec![] } else { takes::sets(receiver.side.output) },
+                    sets: if self.wide { vec![] } else { takes::sets(Takes::of(&receiver.side)) },
                 },
             })
             .collect()
@@ -111,10 +124,17 @@ impl Receivers for Bridge {
 
     fn validate(&self, name: &str, activation: &Activation) -> Result<(), String> {
         let receiver = self.receiver(name)?;
-        let sdp = activation.sdp.as_deref().or(receiver.sdp.as_deref().filter(|_| activation.master_enable));
+        let own = transport::own(&receiver).filter(|_| activation.master_enable);
+        let sdp = activation.sdp.as_deref().or(own.as_deref());
+        let known = self.known().get(name).and_then(|known| known.saved.clone());
+        let same = known.is_some_and(|saved| saved.sdp == activation.sdp && saved.legs == activation.asked);
+        // What is off may be said piece by piece, and what is to leave is asked nothing.
+        if !activation.master_enable && (sdp.is_none() || same) {
+            return Ok(());
+        }
         let Some(wanted) = transport::wanted(sdp, &activation.legs)? else { return Ok(()) };
         match &wanted.flow.essence {
-            Essence::Video(video) => takes::check(video, receiver.side.output).map_err(|error| {
+            Essence::Video(video) => takes::check(video, Takes::of(&receiver.side)).map_err(|error| {
                 let cure = error.cure_text().lines().next().unwrap_or_default();
                 format!("{}: {cure}", error.in_one_line())
             }),
@@ -150,14 +170,15 @@ pub fn doing(receiver: &Receiver) -> Option<Saved> {
     let legs = receiver.side.legs;
     let noted = receiver.side.note.as_ref().and_then(|note| serde_json::from_str::<Saved>(note).ok());
     if let Some(saved) = noted.filter(|saved| saved.legs.len() == legs) {
-        // With no leg on it receives nothing by its controller's will.
-        let master_enable = if saved.legs.iter().any(|leg| leg.rtp_enabled) { on } else { saved.master_enable };
+        // With no leg on, or nothing to receive, it receives nothing by its controller's will.
+        let receives = receiver.sdp.is_some() && saved.legs.iter().any(|leg| leg.rtp_enabled);
+        let master_enable = if receives { on } else { saved.master_enable };
         return Some(Saved { master_enable, ..saved });
     }
-    let sdp = receiver.sdp.as_deref()?;
-    let read = transport_file::read(sdp, Format::Video, legs).ok().map(|reading| reading.legs);
+    let sdp = transport::own(receiver)?.into_owned();
+    let read = transport_file::read(&sdp, Format::Video, legs).ok().map(|reading| reading.legs);
     let legs = read.unwrap_or_else(|| vec![LegParams::default(); legs]);
-    Some(Saved { master_enable: on, sender_id: None, sdp: Some(sdp.to_owned()), legs })
+    Some(Saved { master_enable: on, sender_id: None, sdp: Some(sdp), legs })
 }
 
 #[cfg(test)]
@@ -201,6 +222,30 @@ mod tests {
         }
     }
 
+    /// Controllers read the first flow of an SDP: what they are told has no other one.
+    #[test]
+    fn of_several_flows_it_shows_the_one_that_it_receives() {
+        let second = &SDP[SDP.find("m=video").unwrap()..];
+        let second = second.replace("5010", "5020").replace("239.1.1.1", "239.1.1.2").replace("width=64", "width=96");
+        let both = format!("{SDP}{second}");
+        let of = |flow, sdp: &str| {
+            let mut receiver = receiver(State::Receiving, Some(sdp), None);
+            receiver.side.flow = flow;
+            doing(&receiver).unwrap()
+        };
+        for (flow, port, width) in [(0, 5010, "width=64"), (1, 5020, "width=96")] {
+            let said = of(Some(flow), &both);
+            assert_eq!(said.legs[0].destination_port, Auto::Value(port));
+            let text = said.sdp.unwrap();
+            assert_eq!((text.matches("m=video").count(), text.contains(width)), (1, true), "{text}");
+            // What it is told again is what it receives, with nothing new in it.
+            assert_eq!(of(None, &text).sdp, Some(text));
+        }
+        // The only one is as it came, and a number that there is not changes nothing.
+        assert_eq!(of(Some(0), SDP).sdp.as_deref(), Some(SDP));
+        assert_eq!(of(Some(7), &both).sdp, Some(both.clone()));
+    }
+
     #[test]
     fn what_a_receiver_does_is_said_as_a_controller_would() {
         assert_eq!(doing(&receiver(State::Stopped, None, None)), None);
@@ -225,6 +270,9 @@ mod tests {
         assert_eq!(failed, Saved { master_enable: false, ..saved.clone() });
         saved.legs.iter_mut().for_each(|leg| leg.rtp_enabled = false);
         assert_eq!(doing(&receiver(State::Stopped, Some(SDP), Some(&saved))), Some(saved.clone()));
+        // On, and nobody has said yet what there is to receive.
+        saved.legs.iter_mut().for_each(|leg| leg.rtp_enabled = true);
+        assert_eq!(doing(&receiver(State::Stopped, None, Some(&saved))), Some(saved.clone()));
         // Another number of legs is another receiver.
         saved.legs.pop();
         let other = doing(&receiver(State::Receiving, Some(SDP), Some(&saved))).unwrap();

@@ -11,6 +11,7 @@
 
 mod bridge;
 mod machine;
+mod seed;
 mod settings;
 mod takes;
 mod transport;
@@ -18,7 +19,8 @@ mod watch;
 
 pub use machine::Place;
 pub use settings::Settings;
-pub use takes::{check, sets};
+pub use takes::{Takes, check, sets};
+pub(super) use transport::legs_of;
 
 use super::Control;
 use crate::error::{Error, Kind, Result};
@@ -30,6 +32,7 @@ use gdmedia_nmos::registration::machine::Timing;
 use gdmedia_nmos::registration::mdns::Mdns;
 use gdmedia_nmos::registration::{Registration, Status};
 use gdmedia_nmos::{Clock, Node, system_clock};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,17 +54,23 @@ pub struct Running {
 
 impl Running {
     /// Makes the node of the receivers of `control`, and keeps it as they are. It registers when they have all been begun once,
-    /// so [`Running::node`] has to be served at once. `place` says where.
+    /// so [`Running::node`] has to be served at once. `place` says where. What its ids are made of is kept in `state`.
     ///
     /// # Errors
-    /// Settings that no controller could use; no thread, no UDP port for multicast DNS.
+    /// Settings that no controller could use; nothing to make ids of; no thread, no UDP port for multicast DNS.
     pub fn start(
         control: Arc<dyn Control>,
         settings: &Settings,
+        state: Option<&Path>,
         place: Box<dyn Fn() -> Place + Send>,
         say: Say,
     ) -> Result<Running> {
         let registries = registries(settings)?;
+        let (seed, trouble) = seed::of(settings.seed.as_deref(), state, &machine::id(), &machine::host_name())?;
+        if let Some(trouble) = trouble {
+            say(format!("NMOS: {trouble}"));
+        }
+        let settings = &Settings { seed: Some(seed), ..settings.clone() };
         let bridge = Arc::new(Bridge::new(control.clone(), settings.wide));
         // Receivers come when they have begun.
         let about = machine::about(settings, &place(), &[]);
@@ -116,11 +125,12 @@ fn registries(settings: &Settings) -> Result<Option<Find>> {
         return Ok(None);
     }
     let discovery = Mdns::new(&settings.discovery_interfaces).map_err(|error| refused(&error))?;
-    Ok(Some(Find::Discovered(Box::new(discovery))))
+    Ok(Some(Find::Discovered(Box::new(discovery.with_development(settings.development)))))
 }
 
-fn register(node: Node, find: Find) -> Result<Registration> {
-    Registration::start(node, find, Box::new(Plain::new()), Timing::default()).map_err(|error| refused(&error))
+fn register(node: Node, find: Find, settings: &Settings) -> Result<Registration> {
+    let timing = Timing { heartbeat: settings.heartbeat.0, ..Timing::default() };
+    Registration::start(node, find, Box::new(Plain::new()), timing).map_err(|error| refused(&error))
 }
 
 /// TAI, by the offset that the kernel knows or that there is since 2017.

@@ -1,19 +1,22 @@
 //! The table `[nmos]` of the configuration.
 
 use crate::daemon::api;
+use crate::daemon::config::Time;
 use crate::daemon::config::table::{Written, table};
 use crate::error::{Error, Kind, Result};
 use gdmedia_nmos::Endpoint;
 use gdmedia_nmos::registration::select;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 table! {
     /// The daemon as an NMOS node (IS-04, IS-05), below /x-nmos of the API. Read at the start only.
     pub struct Settings {
         /// Whether it is one.
         enabled: bool = false, "true";
-        /// What all its ids are made of: unique in the facility, and the same for ever. None: this machine's id and name.
+        /// What all its ids are made of: unique in the facility, and the same for ever. None: this machine's id and name at the first
+        /// start, kept in `state.folder`.
         seed: Option<String> = None, "\"ingest-3\"";
         /// For people; none: this machine's name.
         label: Option<String> = None, "\"Ingest 3\"";
@@ -25,6 +28,10 @@ table! {
         registry: Vec<String> = Vec::new(), "[\"http://10.0.0.5:8010\"]";
         /// Looks for a registry by multicast DNS where none is named; without one the node announces itself.
         discovery: bool = true, "true";
+        /// Takes registries for development, too: those that announce a priority of 100 or more.
+        development: bool = false, "true";
+        /// From one heartbeat to the next, 1 s to 10 s: a registry forgets a node after 12 s, unless it was told otherwise.
+        heartbeat: Time = Time(Duration::from_secs(5)), "\"5s\"";
         /// Interfaces of the control network, for that; an empty list: all.
         discovery_interfaces: Vec<String> = Vec::new(), "[\"eth0\"]";
         /// Names or addresses that controllers are told; an empty list: the addresses that the API listens at.
@@ -64,6 +71,12 @@ impl Settings {
         }
         if self.seed.as_ref().is_some_and(|seed| seed.trim().is_empty()) {
             return wrong("seed in [nmos] is empty".into(), "give it a name that no other node has, or leave it out");
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(10)).contains(&self.heartbeat.0) {
+            return wrong(
+                "heartbeat in [nmos] is not between 1s and 10s".into(),
+                "write heartbeat = \"5s\", or the time that all nodes of the facility use",
+            );
         }
         for url in &self.registry {
             if let Err(why) = select::named(url, &["http"]) {
@@ -139,6 +152,8 @@ mod tests {
         assert!(deaf.to_string().contains("names no address"), "{deaf}");
         for (text, what) in [
             ("enabled = true\nseed = \" \"", "seed"),
+            ("enabled = true\nheartbeat = \"999ms\"", "heartbeat"),
+            ("enabled = true\nheartbeat = \"11s\"", "heartbeat"),
             ("enabled = true\nregistry = [\"10.0.0.5\"]", "registry"),
             ("enabled = true\nregistry = [\"https://10.0.0.5\"]", "registry"),
             ("enabled = true\naddress = [\"rx.local\"]", "mDNS"),

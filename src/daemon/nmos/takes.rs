@@ -1,5 +1,7 @@
 //! What can be received: one function that says it of a video, and constraint sets (BCP-004-01) that are found by asking it.
 
+use crate::daemon::Side;
+use crate::encode::{Codec, choose_picture};
 use crate::error::{Error, Kind, Result};
 use crate::format::{Layout, Output};
 use crate::pipeline;
@@ -11,13 +13,39 @@ const SIDE: u32 = 8192;
 /// Frames a second, likewise.
 const RATE: u32 = 300;
 
-/// Whether there are kernels for such a video, and the layout that is wanted: what `play` asks too. Memory, sinks and interfaces
-/// have their say when it is opened.
+/// What is made of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// Their layout; none: one that suits.
+    pub output: Option<Output>,
+    /// What they are compressed by.
+    pub codec: Option<Codec>,
+}
+
+impl Takes {
+    /// What a receiver makes of them.
+    pub fn of(side: &Side) -> Self {
+        Takes { output: side.output, codec: side.codec }
+    }
+}
+
+/// Every encoder can be fed with this one, by conversion from whatever a conversion can be made from.
+const EVERY_ENCODER: [&str; 1] = ["I420"];
+
+/// Whether there are kernels for such a video, and the layout that is wanted, and a way from that into an encoder: what `play`
+/// asks too. Memory, sizes that an encoder has not, and interfaces have their say when it is opened.
 ///
 /// # Errors
 /// Why not ([`Kind::Data`], [`Kind::Usage`]).
-pub fn check(video: &Video, output: Option<Output>) -> Result<()> {
+pub fn check(video: &Video, takes: Takes) -> Result<()> {
+    let Takes { output, codec } = takes;
     let wire = pipeline::wire(video)?;
+    if let Some(codec) = codec {
+        choose_picture(&wire, codec, &EVERY_ENCODER, output).map_err(|why| {
+            Error::new(Kind::Usage, format!("no encoder of {codec} can be fed: {why}"))
+                .cure("choose another output for this receiver, or none")
+        })?;
+    }
     if let Some(output) = output {
         Layout::new(wire, output).map_err(|error| {
             Error::new(Kind::Usage, error.to_string()).cure("choose another output for this receiver, or none")
@@ -31,9 +59,9 @@ fn video(sampling: Sampling, depth: Depth, scan: Scan) -> Video {
     Video { scan, ..Video::new(sampling, depth, SIDE, SIDE, Ratio::new(RATE, 1)) }
 }
 
-/// Sets in which every combination is received by a receiver whose frames are to have this layout.
-pub fn sets(output: Option<Output>) -> Vec<ConstraintSet> {
-    let takes = |sampling, depth, scan| check(&video(sampling, depth, scan), output).is_ok();
+/// Sets in which every combination is received by a receiver that makes this of frames.
+pub fn sets(takes: Takes) -> Vec<ConstraintSet> {
+    let takes = |sampling, depth, scan| check(&video(sampling, depth, scan), takes).is_ok();
     let mut sets: Vec<ConstraintSet> = vec![];
     for sampling in Sampling::ALL {
         // Depths that go with the same ways of scanning.
@@ -92,19 +120,22 @@ mod tests {
              a=ts-refclk:ptp=IEEE1588-2008:traceable\r\na=mediaclk:direct=0\r\n"
         )
     }
-    fn received(text: &str, output: Option<Output>) -> bool {
+    fn received(text: &str, takes: Takes) -> bool {
         let description = parse(text.as_bytes(), Mode::Lenient);
         description
             .usable_flows()
             .next()
-            .is_some_and(|flow| matches!(&flow.essence, Essence::Video(video) if check(video, output).is_ok()))
+            .is_some_and(|flow| matches!(&flow.essence, Essence::Video(video) if check(video, takes).is_ok()))
     }
 
     /// From the SDP to the kernels, in all combinations of sampling, depth and scan, at both ends of what is told.
     #[test]
     fn sets_tell_what_is_received_and_nothing_else() {
-        for output in [None, Some(Output::Planar), Some(Output::P010), Some(Output::V210)] {
-            let sets = sets(output);
+        let outputs = [None, Some(Output::Planar), Some(Output::P010), Some(Output::V210)];
+        let plain = outputs.map(|output| Takes { output, codec: None });
+        let encoded = Takes { output: Some(Output::Wire), codec: Some(Codec::H264) };
+        for takes in plain.into_iter().chain([encoded]) {
+            let sets = sets(takes);
             let mut told = 0;
             for sampling in Sampling::ALL {
                 for depth in Depth::ALL {
@@ -118,19 +149,40 @@ mod tests {
                         let colours = (Colorimetry::Bt2100, Tcs::Hlg);
                         for (side, rate) in [(SIDE, RATE), (64, 25)] {
                             let text = described((*sampling, *depth, *scan, colours.0, colours.1), side, rate);
-                            assert_eq!(received(&text, output), is_told, "{output:?}: {text}");
+                            assert_eq!(received(&text, takes), is_told, "{takes:?}: {text}");
                         }
                     }
                 }
             }
-            assert!(told > 0, "{output:?}");
+            assert!(told > 0, "{takes:?}");
         }
+    }
+
+    /// A layout that no encoder can be fed with is none that a receiver with an encoder takes.
+    #[test]
+    fn what_an_encoder_cannot_be_fed_with_is_not_told() {
+        let of = |output, codec| sets(Takes { output, codec });
+        for codec in Codec::ALL {
+            // Without a layout of its own there is always one.
+            assert_eq!(of(None, Some(codec)), of(None, None), "{codec}");
+            assert!(!of(Some(Output::Planar), Some(codec)).is_empty(), "{codec}");
+            assert_eq!(of(Some(Output::Rgb16f), Some(codec)), [], "{codec}");
+            // Octets as they came are a format of pictures in few cases.
+            let pairs =
+                |sets: Vec<ConstraintSet>| sets.iter().map(|set| set.samplings.len() * set.depths.len()).sum::<usize>();
+            let (encoded, all) = (pairs(of(Some(Output::Wire), Some(codec))), pairs(of(Some(Output::Wire), None)));
+            assert!(0 < encoded && encoded < all, "{codec}: {encoded} of {all}");
+        }
+        assert!(!of(Some(Output::Rgb16f), None).is_empty());
+        let video = video(Sampling::YCbCr422, Depth::D10, Scan::Progressive);
+        let error = check(&video, Takes { output: Some(Output::Rgb16f), codec: Some(Codec::H264) }).unwrap_err();
+        assert!(error.to_string().contains("no encoder of H.264") && !error.cure_text().is_empty(), "{error}");
     }
 
     /// ST 2110-20:2022, tables 1 to 4: 4:2:0 is progressive and has 8, 10 and 12 bits.
     #[test]
     fn the_words_are_those_of_the_standard() {
-        let sets = sets(None);
+        let sets = sets(Takes::default());
         let of = |sampling| sets.iter().filter(|set| set.samplings.contains(&sampling)).collect::<Vec<_>>();
         let [set] = of(Sampling::YCbCr420)[..] else { panic!("{sets:?}") };
         assert_eq!(set.interlace_modes, [Scan::Progressive]);
@@ -141,12 +193,12 @@ mod tests {
     /// No colour keeps a stream out.
     #[test]
     fn every_colorimetry_and_transfer_is_received() {
-        let set = sets(None).into_iter().find(|set| set.samplings.contains(&Sampling::Rgb)).unwrap();
+        let set = sets(Takes::default()).into_iter().find(|set| set.samplings.contains(&Sampling::Rgb)).unwrap();
         assert!(!set.colorimetries.is_empty() && !set.transfers.is_empty());
         for colorimetry in set.colorimetries {
             for tcs in &set.transfers {
                 let text = described((Sampling::Rgb, Depth::D12, Scan::Progressive, colorimetry, *tcs), 64, 25);
-                assert!(received(&text, None), "{text}");
+                assert!(received(&text, Takes::default()), "{text}");
             }
         }
     }

@@ -1,8 +1,10 @@
 //! From what a controller activates to the SDP that is received: the legs program it, the SDP says what comes on them.
 
+use crate::daemon::Receiver;
 use crate::sdp::{Essence, Flow, Leg, Mode, SourceFilter, Video, parse, write};
 use gdmedia_nmos::params::ActiveLeg;
 use gdmedia_nmos::{Format, transport_file};
+use std::borrow::Cow;
 
 /// What is to be received.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,17 +47,45 @@ pub fn wanted(sdp: Option<&str>, legs: &[ActiveLeg]) -> Result<Option<Wanted>, S
     }
     let flow = Flow { legs: programmed, ..flow };
     let sdp = write(std::slice::from_ref(&flow));
-    // What was written is what is received; it must mean the same.
-    let again = parse(sdp.as_bytes(), Mode::Lenient);
-    match again.usable_flows().next() {
-        Some(read) if addresses(read) == addresses(&flow) && picture(read) == picture(&flow) => {
-            Ok(Some(Wanted { sdp, flow, legs: numbers }))
-        }
-        _ => {
-            Err("these addresses do not fit this transport file: each leg needs an address and a port of its own"
-                .into())
-        }
+    if !means(&sdp, &flow) {
+        return Err(
+            "these addresses do not fit this transport file: each leg needs an address and a port of its own".into()
+        );
     }
+    Ok(Some(Wanted { sdp, flow, legs: numbers }))
+}
+
+/// The SDP of what a receiver receives: of one that takes a flow of several, that flow alone, as controllers and this node take
+/// the first one of an SDP.
+pub fn own(receiver: &Receiver) -> Option<Cow<'_, str>> {
+    let text = receiver.sdp.as_deref()?;
+    let alone = receiver.side.flow.and_then(|number| alone(text, number));
+    Some(alone.map_or(Cow::Borrowed(text), Cow::Owned))
+}
+
+fn alone(text: &str, number: usize) -> Option<String> {
+    let flows = parse(text.as_bytes(), Mode::Lenient).flows;
+    let flow = flows.get(number).filter(|_| flows.len() > 1)?;
+    let sdp = write(std::slice::from_ref(flow));
+    means(&sdp, flow).then_some(sdp)
+}
+
+/// Legs of the flow that a receiver takes: that of this number, or the first one of video.
+pub fn legs_of(text: &str, flow: Option<usize>) -> usize {
+    let description = parse(text.as_bytes(), Mode::Lenient);
+    let video = |flow: &&Flow| matches!(flow.essence, Essence::Video(_));
+    let taken = match flow {
+        Some(number) => description.flows.get(number),
+        None => description.usable_flows().find(video),
+    };
+    taken.map_or(0, |flow| flow.legs.len())
+}
+
+/// What was written is what is received: it must mean the same.
+fn means(sdp: &str, flow: &Flow) -> bool {
+    let again = parse(sdp.as_bytes(), Mode::Lenient);
+    let read = again.usable_flows().next();
+    read.is_some_and(|read| addresses(read) == addresses(flow) && picture(read) == picture(flow))
 }
 
 /// What is received, whatever edition of the standard it names.
@@ -155,6 +185,14 @@ mod tests {
         // Unicast is the interface's address.
         let unicast = wanted(Some(&two()), &[leg(None, None, "10.0.0.9", 6000)]).unwrap().unwrap();
         assert_eq!(addresses(&unicast.flow), [("10.0.0.9".parse::<IpAddr>().unwrap(), 6000)]);
+    }
+
+    #[test]
+    fn legs_are_those_of_the_flow_that_is_taken() {
+        let one = |port: u16| medium("239.3.3.3", port, "10.0.0.1", "c");
+        let all = two() + &one(6000);
+        assert_eq!([None, Some(0), Some(1), Some(2)].map(|flow| legs_of(&all, flow)), [2, 2, 1, 0]);
+        assert_eq!(legs_of("v=0\r\n", None), 0);
     }
 
     #[test]

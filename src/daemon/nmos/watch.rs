@@ -74,7 +74,7 @@ impl Watch {
             if (self.control.overview().ready || begun.elapsed() >= BEGINNING)
                 && let Some((node, find)) = find.take()
             {
-                match register(node, find) {
+                match register(node, find, &self.settings) {
                     Ok(running) => registration = Some(running),
                     Err(error) => (self.say)(error.in_one_line()),
                 }

@@ -389,6 +389,48 @@ fn a_controller_connects_and_releases_and_all_of_it_is_kept() {
 }
 
 #[test]
+fn a_controller_may_connect_what_has_no_sdp_yet() {
+    let config = "[[receivers]]\nid = \"a\"\n";
+    let rig = Rig::start(config, &[], &[]);
+    let connect = |rig: &Rig, sdp: String, legs: &[usize]| {
+        let note = format!("note of {}", name(&sdp));
+        rig.act("a", Action::Connect(Box::new(Connection { enabled: true, sdp, legs: legs.to_vec(), note })))
+    };
+    let waits = |rig: &Rig| {
+        let now = rig.until("a", |r| r.side.note.is_some());
+        assert_eq!((now.state, now.reason.as_deref()), (State::Stopped, Some("it has no SDP")));
+        assert_eq!((now.sdp.clone(), now.side.note.as_deref()), (None, Some("note of ")));
+        assert_eq!(rig.log(), Vec::<String>::new());
+    };
+    connect(&rig, String::new(), &[]).unwrap();
+    waits(&rig);
+    let again = |rig: Rig| {
+        rig.daemon.stop();
+        Rig::start_in(rig.folder, config, &[], &[])
+    };
+    let rig = again(rig);
+    waits(&rig);
+    // Nobody can start it.
+    assert!(matches!(rig.act("a", Action::Start), Err(Refusal::Unavailable(_))));
+
+    // One interface has both legs of an SDP, and they stay.
+    let medium = sdp("duo").replace("239.1.1.1", "239.1.1.2").replace("5004", "5006");
+    let duo = sdp("duo").replace("t=0 0\r\n", "t=0 0\r\na=group:DUP a b\r\n")
+        + "a=mid:a\r\n"
+        + &medium[medium.find("m=video").unwrap()..]
+        + "a=mid:b\r\n";
+    let legs = |rig: &Rig| rig.daemon.receiver("a").unwrap().side.legs;
+    assert_eq!(legs(&rig), 1);
+    rig.act("a", Action::Switch { sdp: duo }).unwrap();
+    assert_eq!(legs(&rig), 2);
+    connect(&rig, sdp("one"), &[0]).unwrap();
+    assert_eq!(legs(&rig), 2);
+    let rig = again(rig);
+    rig.receives("a", "one");
+    assert_eq!(legs(&rig), 2, "what its controller said is of two legs");
+}
+
+#[test]
 fn an_sdp_apart_that_cannot_be_opened_brings_the_one_before_back() {
     let script: &[(&str, &[Act])] = &[("apart", &[Act::Refuse(Kind::Unavailable)])];
     let rig = Rig::start(&receiver("a"), script, &[("a.sdp", &sdp("a"))]);

@@ -26,18 +26,23 @@ impl Unit {
             Action::Connect(connection) => {
                 let Connection { enabled, sdp, legs, note } = *connection;
                 let sdp: Arc<str> = sdp.into();
-                let connected = Some(Connected { enabled, legs, note: note.into() });
+                let connected = Some(Connected { enabled, legs, of: self.legs.shown(), note: note.into() });
                 let from = From::Given(Given { sdp: sdp.clone(), connected });
-                if enabled {
+                if enabled && !sdp.is_empty() {
                     return self.switch(sdp, from, Some(reply));
                 }
                 self.settle("its controller released it");
                 (self.from, self.overruled) = (from, None);
                 self.remember();
-                self.leave(STOPPING);
-                self.sdp = Some(sdp);
-                self.stop("its controller released it");
-                self.publish();
+                self.sdp = Some(sdp).filter(|sdp| !sdp.is_empty());
+                if enabled {
+                    // What the configuration names may come yet.
+                    self.begin_anew();
+                } else {
+                    self.leave(STOPPING);
+                    self.stop("its controller released it");
+                    self.publish();
+                }
                 Ok(())
             }
         };
@@ -122,7 +127,9 @@ impl Unit {
             Ok(Told { given, overruled }) => {
                 self.overruled = overruled;
                 if let Some(given) = given {
-                    self.tell(EventKind::Switch, "the SDP of its last switch is received again");
+                    if !given.sdp.is_empty() {
+                        self.tell(EventKind::Switch, "the SDP of its last switch is received again");
+                    }
                     self.from = From::Given(given);
                 }
             }

@@ -181,6 +181,7 @@ impl Unit {
             self.follow_from_now_on();
         }
         self.life = Life::new(&self.spec.id, "it has not begun");
+        self.legs = super::side::Legs::default();
         self.tell(EventKind::Config, "its configuration changed: it is begun anew");
         self.begin_anew();
         Changed::Yes
