@@ -14,6 +14,9 @@ enum State {
     Failed(String),
 }
 
+/// A device that no machine has. Given as the only one to take, so that none is taken but those that are named later.
+const NO_DEVICE: &str = "0000:00:00.0";
+
 static STATE: Mutex<State> = Mutex::new(State::New);
 
 /// Has it run, from now on for good. `words`: what the user says to it; none: as it runs already, else as it is by itself.
@@ -77,6 +80,12 @@ fn failed(refused: Refused) -> Error {
         _ if text.contains("hugepage") => (
             Kind::Unavailable,
             "reserve huge pages (sysctl vm.nr_hugepages=512), or, for development, start with eal=--no-huge",
+        ),
+        // An address that we give, and that is one to the driver of its bus.
+        _ if text.contains(NO_DEVICE) => (
+            Kind::Unavailable,
+            "it finds none of its drivers: install them (apt install libdpdk-dev, or librte-bus-pci23, librte-bus-vdev23 and that of the \
+             port), or name their folder: eal=-d FOLDER",
         ),
         libc::ENOMEM => (Kind::Unavailable, "ask for less memory (eal=… -m MIB), or free some"),
         libc::EACCES | libc::EPERM => {
@@ -223,7 +232,7 @@ fn by_itself(words: &[String]) -> Vec<String> {
     }
     // Without this it takes every device that it has a driver for; ours are attached by name.
     if !has(words, &["-a", "--allow", "-b", "--block", "--no-pci"]) {
-        all.extend(["-a", "0000:00:00.0"]);
+        all.extend(["-a", NO_DEVICE]);
     }
     let mut all: Vec<String> = all.into_iter().map(str::to_owned).collect();
     // It starts a thread for each core that it is given but the first; receivers have threads of their own.
@@ -259,6 +268,16 @@ mod tests {
         );
         assert_eq!(said("--file-prefix=x -a 0000:3b:00.0 -l 2,3 --iova-mode pa"), "--no-telemetry");
         assert_eq!(said("--no-huge -l2 --no-pci"), "--no-telemetry --no-shconf --iova-mode=va");
+    }
+
+    #[test]
+    fn drivers_that_are_not_there_are_missed() {
+        let said = "failed to parse device \"0000:00:00.0\"\nUnable to parse device '0000:00:00.0'".into();
+        let text = failed(Refused { errno: libc::ENODEV, said }).to_string();
+        assert!(text.contains("librte-bus-pci") && text.contains("eal=-d FOLDER"), "{text}");
+        let said = "failed to parse device \"0000:3b:00.7x\"".into();
+        let text = failed(Refused { errno: libc::ENODEV, said }).to_string();
+        assert!(!text.contains("librte-bus-pci"), "{text}");
     }
 
     #[test]

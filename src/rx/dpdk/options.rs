@@ -1,5 +1,6 @@
 //! What a receiver by DPDK is told.
 
+use super::eal;
 use crate::error::Result;
 use crate::rx::socket::Stamping;
 use crate::rx::words;
@@ -67,6 +68,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Has DPDK run, as `eal=` says: it starts once in a process, and what was wrong with it is said in full that one time.
+    ///
+    /// # Errors
+    /// It cannot start.
+    pub fn start(&self) -> Result<()> {
+        eal::start(&self.eal)
+    }
+
     /// The address of port number `number` in [`Options::ports`].
     pub(super) fn address(&self, number: usize) -> Option<Ipv4Addr> {
         self.addresses.get(number).or(self.addresses.last()).copied()

@@ -53,6 +53,9 @@ impl Inputs<'_> {
             return Err(Error::new(Kind::Unavailable, "no port is named for it: --dpdk port=…"));
         }
         options.ports.truncate(legs);
+        if !options.ports.is_empty() {
+            options.start()?;
+        }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = gpu {
             let opened = match legs == self.flow.legs.len() {
