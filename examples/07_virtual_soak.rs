@@ -353,7 +353,7 @@ fn main() -> Result<ExitCode, Error> {
         match pipeline.step() {
             Ok(_) => {}
             Err(RxError::End) => break,
-            Err(RxError::Failed(error)) => return Err(error),
+            Err(RxError::Failed(error) | RxError::Gone(error)) => return Err(error),
         }
         if memory.len() < 2 && pipeline.rx().datagrams >= marks[memory.len()] {
             memory.push(resident());

@@ -139,8 +139,9 @@ mod tls {
     }
 
     fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>> {
+        // It may be on a disk that is not there yet, or just be written: what needs it tries again.
         let none = || {
-            Error::new(Kind::Usage, format!("no certificate of a CA can be read from {}", path.display()))
+            Error::new(Kind::Unavailable, format!("no certificate of a CA can be read from {}", path.display()))
                 .cure("a file of certificates (PEM) is wanted: daemon.sdp_ca, SSL_CERT_FILE")
         };
         let text = std::fs::read(path).map_err(|error| none().because(error))?;

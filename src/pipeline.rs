@@ -358,7 +358,7 @@ impl<R: Receiver, F: Space, K: Kernel<R::Mem, F>> Pipeline<R, F, K> {
                 Ok(Progress::Busy) => {}
                 Ok(Progress::Idle) => std::thread::yield_now(),
                 Err(RxError::End) => return self.finish(&mut Vec::new()),
-                Err(RxError::Failed(error)) => return Err(error),
+                Err(RxError::Failed(error) | RxError::Gone(error)) => return Err(error),
             }
         }
     }

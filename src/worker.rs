@@ -315,7 +315,7 @@ fn round(pipeline: &mut dyn Stepper, steps: &mut u32, shared: &Shared) -> Result
         Ok(Progress::Busy) => false,
         Ok(Progress::Idle) => true,
         Err(RxError::End) => return Err(Ended::EndOfInput),
-        Err(RxError::Failed(error)) => return Err(Ended::Failed(error)),
+        Err(RxError::Failed(error) | RxError::Gone(error)) => return Err(Ended::Failed(error)),
     };
     *steps = steps.wrapping_add(1);
     shared.beats.beat();

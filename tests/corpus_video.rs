@@ -35,7 +35,7 @@ fn fields_of_1080i_cut_by_a_snap_length() {
         let lease = match rx.poll() {
             Ok(lease) => lease,
             Err(RxError::End) => break,
-            Err(RxError::Failed(e)) => panic!("{e}"),
+            Err(RxError::Failed(e) | RxError::Gone(e)) => panic!("{e}"),
         };
         let ring = rx.ring();
         let slots = lease.slots();

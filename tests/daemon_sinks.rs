@@ -72,7 +72,7 @@ impl Daemon {
     fn start(dir: &Temp, sdp: &str, receiver: &str) -> Daemon {
         let text = format!(
             "[daemon]\ninterval = \"100ms\"\n[api]\nlisten = \"127.0.0.1:0\"\n[[receivers]]\nid = \"cam\"\ngpu = \"off\"\n\
-             switch_timeout = \"1h\"\nsdp = '''\n{sdp}'''\n{receiver}"
+             switch_timeout = \"25s\"\nsdp = '''\n{sdp}'''\n{receiver}"
         );
         let config = dir.write("gdmedia.toml", &text);
         let mut running = Running::start(&["daemon", "--json", "-c", &config], Stdio::piped());

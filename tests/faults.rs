@@ -71,7 +71,7 @@ fn play(wire: WireFormat, sent: &[Sent], plan: &FaultPlan) -> Outcome {
         match pipeline.step() {
             Ok(_) => pipeline.depacketiser().check_invariants(),
             Err(RxError::End) => break,
-            Err(RxError::Failed(e)) => panic!("{e}"),
+            Err(RxError::Failed(e) | RxError::Gone(e)) => panic!("{e}"),
         }
     }
     pipeline.finish(&mut Vec::new()).unwrap();

@@ -100,7 +100,7 @@ fn the_stream_goes_on_on_the_cpu() {
         match moving.step() {
             Ok(_) => {}
             Err(RxError::End) => break,
-            Err(RxError::Failed(error)) => panic!("{error}"),
+            Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
         }
     }
     moving.finish(&mut Vec::new()).unwrap();

@@ -231,7 +231,7 @@ fn streams_share_frames() {
                     pipeline.finish(&mut Vec::new()).unwrap();
                     *ended = true;
                 }
-                Err(RxError::Failed(error)) => panic!("{error}"),
+                Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
             }
         }
     }

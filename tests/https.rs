@@ -133,7 +133,7 @@ fn a_certificate_comes_from_somebody_who_is_trusted() {
     // Files that have no certificate.
     for (ca, words) in [("nosuch.crt", "No such file"), ("here.key", "no certificate of a CA can be read")] {
         let refused = trusting(Some(ca), &["sdp", &here.url()]);
-        assert!(refused.code == 64 && refused.stderr.contains(words), "{}", refused.stderr);
+        assert!(refused.code == 69 && refused.stderr.contains(words), "{}", refused.stderr);
         // What needs none does not mind.
         let url = format!("http://127.0.0.1:{}/", plain.port);
         assert_eq!(trusting(Some(ca), &["sdp", &url]).code, 0);

@@ -198,7 +198,7 @@ fn a_ring_full_of_work_that_was_not_begun_is_no_standstill() {
             Ok(Progress::Idle) => idle += 1,
             Ok(Progress::Busy) => {}
             Err(RxError::End) => break,
-            Err(RxError::Failed(error)) => panic!("{error}"),
+            Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
         }
         assert!(idle < 10_000, "nothing goes on");
     }
@@ -221,7 +221,7 @@ fn a_kernel_that_fails_leaves_every_frame_counted() {
     let error = loop {
         match pipeline.step() {
             Ok(_) => {}
-            Err(RxError::Failed(error)) => break error,
+            Err(RxError::Failed(error) | RxError::Gone(error)) => break error,
             Err(RxError::End) => panic!("the kernel never failed"),
         }
     };

@@ -363,7 +363,7 @@ fn an_interface_may_go_down_and_up_and_one_that_is_removed_is_an_error() {
         let error = loop {
             match rx.poll() {
                 Ok(lease) => rx.release(lease),
-                Err(RxError::Failed(error)) => break error,
+                Err(RxError::Failed(error) | RxError::Gone(error)) => break error,
                 Err(RxError::End) => panic!("not an end"),
             }
             assert!(begun.elapsed() < PATIENCE, "{mode:?}: no error");

@@ -79,6 +79,10 @@ impl Board {
         inner.speakers.insert(id.to_owned(), number);
         number
     }
+    /// Does the thread of this number speak for the receiver?
+    pub fn is_speaker(&self, thread: u64, id: &str) -> bool {
+        self.lock().speakers.get(id) == Some(&thread)
+    }
     /// A receiver is like this now, says the thread of this number.
     pub fn show(&self, thread: u64, receiver: Receiver) {
         let mut inner = self.lock();

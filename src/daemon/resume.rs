@@ -99,7 +99,8 @@ impl Folder {
         self.0.join(format!("{id}.json"))
     }
 
-    /// What a receiver was told last, as far as the configuration does not say something else since.
+    /// What a receiver was told last, as far as the configuration does not say something else since. A start or a stop that counts
+    /// no more is taken out of the file, for it would count again with the next configuration.
     ///
     /// # Errors
     /// There is something that cannot be read, or is none of ours: it is as good as nothing.
@@ -124,14 +125,20 @@ impl Folder {
         if octets.len() as u64 > MAX_OCTETS {
             return Err(damaged(format!("it has more than {} MiB", MAX_OCTETS >> 20)));
         }
-        let kept: Kept = serde_json::from_slice(&octets).map_err(|e| damaged(e.to_string()))?;
-        let Kept { sdp, connected, overruled, .. } = kept;
-        if sdp.is_none() && overruled.is_none() {
+        let mut kept: Kept = serde_json::from_slice(&octets).map_err(|e| damaged(e.to_string()))?;
+        if kept.sdp.is_none() && kept.overruled.is_none() {
             return Err(damaged("it says nothing".into()));
         }
+        if kept.overruled.take_if(|overruled| *overruled != enabled).is_some() {
+            match kept.sdp {
+                Some(_) => self.put(id, &kept)?,
+                None => self.remove(id)?,
+            }
+        }
+        let Kept { sdp, connected, overruled, .. } = kept;
         let given = sdp.filter(|_| kept.configured.as_deref() == configured);
         let given = given.map(|sdp| Given { sdp: sdp.into(), connected });
-        Ok(Told { given, overruled: overruled.filter(|overruled| *overruled == enabled) })
+        Ok(Told { given, overruled })
     }
 
     /// Keeps it: whole or not at all, whatever happens meanwhile.
@@ -139,7 +146,6 @@ impl Folder {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, id: &str, configured: Option<&str>, told: &Told) -> Result<()> {
-        let (path, new) = (self.path(id), self.0.join(format!(".{id}.json.new")));
         let (sdp, connected) = told.given.clone().map(|given| (given.sdp, given.connected)).unzip();
         let kept = Kept {
             configured: configured.map(str::to_owned),
@@ -147,7 +153,12 @@ impl Folder {
             connected: connected.flatten(),
             overruled: told.overruled,
         };
-        let octets = serde_json::to_vec(&kept).map_err(|e| self.cannot(&path, e.into()))?;
+        self.put(id, &kept)
+    }
+
+    fn put(&self, id: &str, kept: &Kept) -> Result<()> {
+        let (path, new) = (self.path(id), self.0.join(format!(".{id}.json.new")));
+        let octets = serde_json::to_vec(kept).map_err(|e| self.cannot(&path, e.into()))?;
         let write = || -> std::io::Result<()> {
             let mut file = std::fs::File::create(&new)?;
             file.write_all(&octets)?;
@@ -215,6 +226,13 @@ mod tests {
         // Another SDP does not start it.
         assert_eq!(folder.read("cam1", Some("other.sdp"), true).unwrap(), stopped);
         assert_eq!(folder.read("cam1", Some("cam1.sdp"), false).unwrap(), Told::default());
+        // It does not come back with the configuration before.
+        assert_eq!(folder.read("cam1", Some("cam1.sdp"), true).unwrap(), Told::default());
+        let switched = Told { given: Some(Given::sdp("v=0".into())), overruled: Some(true) };
+        folder.write("cam1", Some("cam1.sdp"), &switched).unwrap();
+        let left = Told { overruled: None, ..switched };
+        assert_eq!(folder.read("cam1", Some("cam1.sdp"), false).unwrap(), left);
+        assert_eq!(folder.read("cam1", Some("cam1.sdp"), true).unwrap(), left);
     }
 
     #[test]

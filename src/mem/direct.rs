@@ -102,8 +102,11 @@ fn ordered(gpu: &Gpu) -> Result<Order> {
 }
 
 /// Whether work on memory that a card writes to needs [`Gpu::end_writes`] before it.
-pub fn needs_end_of_writes(gpu: &Gpu) -> bool {
-    ordered(gpu).is_ok_and(|order| order == Order::Asked)
+///
+/// # Errors
+/// The driver does not say, or knows no way.
+pub fn needs_end_of_writes(gpu: &Gpu) -> Result<bool> {
+    Ok(ordered(gpu)? == Order::Asked)
 }
 
 /// Compares what is asked for with what the bus's window has left.
@@ -370,7 +373,7 @@ mod tests {
         let kept = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING).unwrap();
         let ways = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS).unwrap();
         println!("order {kept}, ways {ways}");
-        assert_eq!(needs_end_of_writes(&gpu), kept == 0 && ways & 1 != 0);
+        assert_eq!(needs_end_of_writes(&gpu).unwrap(), kept == 0 && ways & 1 != 0);
         if ways & 1 != 0 {
             gpu.end_writes().unwrap();
         }

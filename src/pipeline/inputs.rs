@@ -98,7 +98,7 @@ impl<R: Receiver> Inputs<R> {
         if self.list.iter().all(|input| input.over) {
             return Err(why);
         }
-        if let RxError::Failed(error) = &why {
+        if let RxError::Failed(error) | RxError::Gone(error) = &why {
             let backend = self.list.get(number).map_or("", |input| input.receiver.caps().backend);
             let why = error.in_one_line();
             self.remarks.push(format!("receiver {number} ({backend}) failed, the others go on: {why}"));

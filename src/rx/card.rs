@@ -2,7 +2,7 @@
 //!
 //! A card's clock may run on TAI, on UTC, or freely. Which one it is shows at the first stamp. A clock that runs freely is
 //! tied to the time at which stamps are read: that is never early, and the smallest distance within a while is the truest.
-//! One that was set since, as `ptp4l` does when it is started, is judged anew.
+//! One that was set since, as `ptp4l` does when it is started, is judged anew, and so is one that only looked free.
 
 use crate::time::Tai;
 use crate::timing::Source;
@@ -14,6 +14,8 @@ const AGAIN: u64 = 1_000_000_000;
 
 /// Readings that must be far off, one after the other for [`AGAIN`], before a clock is judged anew: one reading may be late by any time.
 const FAR: u32 = 8;
+/// Windows of [`AGAIN`] in which a free clock must look like TAI or UTC before it is taken for that.
+const WINDOWS: u32 = 3;
 
 /// Nanoseconds for which every packet must have had a stamp before the stamps count again.
 const PROBATION: i64 = 1_000_000_000;
@@ -45,6 +47,8 @@ pub struct Clock {
     /// takes at least.
     ahead: i64,
     since: u64,
+    /// Windows in a row in which one that is taken to be free looks like TAI or UTC.
+    windows: u32,
     /// Readings of late that are not near what the clock was taken for, and the first of them.
     far: u32,
     far_since: u64,
@@ -53,7 +57,8 @@ pub struct Clock {
 impl Clock {
     /// `utc` nanoseconds that TAI is ahead of UTC.
     pub const fn new(utc: i64) -> Self {
-        Clock { kind: Kind::Unknown, utc, offset: 0, least: i64::MAX, ahead: 0, since: 0, far: 0, far_since: 0 }
+        let (kind, offset, least) = (Kind::Unknown, 0, i64::MAX);
+        Clock { kind, utc, offset, least, ahead: 0, since: 0, windows: 0, far: 0, far_since: 0 }
     }
 
     /// A stamp was read at `now`: to be called once for each run of packets, with the last one's, before [`Clock::tai`].
@@ -84,7 +89,16 @@ impl Clock {
                 self.least = self.least.min(distance);
                 self.offset = self.offset.min(distance);
                 if now.0.wrapping_sub(self.since) >= AGAIN {
+                    let near = |to: i64| self.least.wrapping_sub(to).unsigned_abs() < NEAR as u64;
+                    let (like_tai, like_utc) = (near(0), near(self.utc));
                     (self.offset, self.least, self.since) = (self.least, i64::MAX, now.0);
+                    // One that looked free while our clock was wrong, or before its own was set.
+                    self.windows = if like_tai || like_utc { self.windows.saturating_add(1) } else { 0 };
+                    if self.windows >= WINDOWS {
+                        let (kind, offset) = if like_tai { (Kind::Tai, 0) } else { (Kind::Utc, self.utc) };
+                        let ahead = self.offset.wrapping_sub(offset);
+                        *self = Clock { kind, offset, ahead, since: now.0, ..Clock::new(self.utc) };
+                    }
                 }
             }
             Kind::Tai | Kind::Utc => {
@@ -340,6 +354,29 @@ mod tests {
             assert_eq!(clock.kind(), kind);
             let now = Tai(NOW + 20_000_000_000);
             assert!(clock.now(now).since(now).abs() <= 20_000, "and so is the time that others wait by");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_looked_free_is_judged_anew() {
+        // On TAI all the time, while ours is 20 s ahead for 5 s; and one that begins at 0 and is set to UTC after 5 s.
+        for (utc, apart) in [(0, 20_000_000_000), (UTC, NOW as i64)] {
+            let mut clock = Clock::new(UTC);
+            let mut read = |n: u64| {
+                let now = NOW + n * 100_000_000;
+                let (reading, stamp) = match n {
+                    0..50 if utc == 0 => (now + apart as u64, now - 20_000),
+                    0..50 => (now, now - apart as u64 + 1),
+                    _ => (now, now - utc as u64 - 20_000),
+                };
+                clock.read(stamp, Tai(reading));
+                (clock.kind(), clock.tai(stamp, Tai(0)).since(Tai(reading)))
+            };
+            (0..50).for_each(|n| assert_eq!(read(n).0, Kind::Free));
+            let judged: Vec<_> = (50..150).map(read).collect();
+            assert_eq!(judged[99], (if utc == 0 { Kind::Tai } else { Kind::Utc }, -20_000));
+            // It is never early, and never more than the step late.
+            assert!(judged.iter().skip(40).all(|(kind, late)| *kind != Kind::Free && *late == -20_000), "{judged:?}");
         }
     }
 

@@ -145,13 +145,15 @@ pub enum RxError {
     End,
     /// The backend failed.
     Failed(crate::Error),
+    /// The interface of the last leg has gone: when it is back, the same receiver can be opened anew ([`Renewed`]).
+    Gone(crate::Error),
 }
 
 impl fmt::Display for RxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RxError::End => f.write_str("end of input"),
-            RxError::Failed(e) => e.fmt(f),
+            RxError::Failed(e) | RxError::Gone(e) => e.fmt(f),
         }
     }
 }

@@ -73,11 +73,9 @@ impl Renewed {
     /// Is it an interface that has gone? Then another one is wanted.
     #[cold]
     fn lose(&mut self, why: RxError) -> std::result::Result<Lease, RxError> {
-        let before = self.events.len();
         self.inner.take_events(&mut self.events);
-        let has_gone = self.events.iter().skip(before).any(|e| matches!(e.what, What::InterfaceGone { .. }));
         match why {
-            RxError::Failed(error) if has_gone && self.keeper.thread.is_some() => {
+            RxError::Gone(error) if self.keeper.thread.is_some() => {
                 tracing::debug!("a receiver is to be opened anew: {}", error.in_one_line());
                 self.gone = true;
                 self.keeper.ask(&self.legs);
@@ -285,7 +283,7 @@ mod tests {
                 }
                 Some(false) => {
                     self.events.push(Event { at: Tai(7), what: What::InterfaceGone { leg: 1 } });
-                    Err(RxError::Failed(Error::new(Kind::Unavailable, "the interface has gone")))
+                    Err(RxError::Gone(Error::new(Kind::Unavailable, "the interface has gone")))
                 }
                 None => Ok(Lease::new(Vec::new(), self.number)),
             }

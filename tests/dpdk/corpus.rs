@@ -57,7 +57,7 @@ impl Packets {
                     receiver.release(lease);
                 }
                 Err(RxError::End) => break,
-                Err(RxError::Failed(error)) => panic!("{error}"),
+                Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
             }
         }
         Packets { list, counters: receiver.counters() }

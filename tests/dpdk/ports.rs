@@ -274,7 +274,7 @@ fn losses_are_known_after_the_port_has_gone() {
         assert!(begun.elapsed() < Duration::from_secs(5));
         match receiver.poll() {
             Ok(lease) => receiver.release(lease),
-            Err(RxError::Failed(_)) => break,
+            Err(RxError::Failed(_) | RxError::Gone(_)) => break,
             Err(RxError::End) => panic!("a network does not end"),
         }
     }
@@ -324,7 +324,7 @@ fn goes(net: &Net, receiver: &mut Dpdk<Host>, name: &str) {
         assert!(begun.elapsed() < Duration::from_secs(5));
         match receiver.poll() {
             Ok(lease) => receiver.release(lease),
-            Err(RxError::Failed(error)) => break error,
+            Err(RxError::Failed(error) | RxError::Gone(error)) => break error,
             Err(RxError::End) => panic!("a network does not end"),
         }
     };

@@ -135,7 +135,7 @@ impl Reception {
                     Ok(Progress::Busy) => {}
                     Ok(Progress::Idle) => wait.sleep(),
                     Err(RxError::End) => break,
-                    Err(RxError::Failed(error)) => panic!("{error}"),
+                    Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
                 }
                 if published.elapsed() >= Duration::from_millis(10) {
                     published = Instant::now();

@@ -85,7 +85,7 @@ fn take(opened: &mut Opened, got: &mut Vec<Got>) -> bool {
             true
         }
         Err(RxError::End) => false,
-        Err(RxError::Failed(error)) => panic!("{error}"),
+        Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
     }
 }
 
@@ -179,7 +179,7 @@ pub fn leased_octets_stay_and_leases_go_back_in_order(setup: &dyn Setup) {
         match opened.receiver.poll() {
             Ok(lease) => held.push(lease),
             Err(RxError::End) => {}
-            Err(RxError::Failed(error)) => panic!("{error}"),
+            Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
         }
         let packets = held.iter().map(|lease| lease.slots().len()).sum::<usize>();
         if packets < 600 && opened.receiver.counters().starved == starved && seen + packets < sent.len() {
@@ -322,7 +322,7 @@ fn play(setup: &dyn Setup, sent: &[Sent], legs: u8, legs_of: impl Fn(usize) -> &
     let mut step = || match pipeline.step() {
         Ok(progress) => progress,
         Err(RxError::End) => Progress::Idle,
-        Err(RxError::Failed(error)) => panic!("{error}"),
+        Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
     };
     for part in datagrams.chunks(AT_ONCE) {
         part.iter().for_each(&mut send);

@@ -90,7 +90,7 @@ fn a_card_that_reports_nothing_but_errors_is_given_up() {
         polls += 1;
         match receiver.poll() {
             Ok(lease) => receiver.release(lease),
-            Err(RxError::Failed(error)) => break error,
+            Err(RxError::Failed(error) | RxError::Gone(error)) => break error,
             Err(RxError::End) => panic!("no end"),
         }
     };

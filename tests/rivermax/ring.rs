@@ -249,7 +249,7 @@ fn what_is_in_the_ring_comes_after_a_detach_whatever_the_library_answers_then() 
                     receiver.release(lease);
                 }
                 Err(RxError::End) => break,
-                Err(RxError::Failed(error)) => panic!("{after_detach:?}: {error}"),
+                Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{after_detach:?}: {error}"),
             }
         }
         assert_eq!(came, sent.len(), "{after_detach:?}");

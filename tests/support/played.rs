@@ -74,7 +74,7 @@ impl<R: Receiver, K: Kernel<R::Mem, F>, F: Space> Played<R, K, F> {
             match self.pipeline.step() {
                 Ok(Progress::Busy) => {}
                 Ok(Progress::Idle) | Err(RxError::End) => return,
-                Err(RxError::Failed(error)) => panic!("{error}"),
+                Err(RxError::Failed(error) | RxError::Gone(error)) => panic!("{error}"),
             }
         }
     }

@@ -15,7 +15,7 @@ fn error(receiver: &mut Verbs<Host>) -> gdmedia::Error {
         assert!(begun.elapsed() < Duration::from_secs(20), "it does not notice");
         match receiver.poll() {
             Ok(lease) => receiver.release(lease),
-            Err(RxError::Failed(error)) => return error,
+            Err(RxError::Failed(error) | RxError::Gone(error)) => return error,
             Err(RxError::End) => panic!("no end"),
         }
     }
@@ -91,28 +91,38 @@ fn a_device_that_comes_back_is_received_again() {
 /// What has not gone is not tried again: its error says what is wrong.
 #[test]
 fn a_queue_that_is_given_up_is_no_interface_that_has_gone() {
-    let card = Card::with(Ways { mtu: 9000, ..Ways::default() });
-    let (options, legs) = (card.options(Cut::None, 64), [card.leg()]);
-    let open = move || -> Result<Box<dyn Receiver<Mem = Host>>, gdmedia::Error> {
-        Ok(Box::new(Verbs::open(&options, &legs, &())?))
-    };
-    let mut receiver = Renewed::new(Box::new(open)).unwrap();
-    receiver.join(0, &card.leg()).unwrap();
-    let error = (0..1000).find_map(|_| {
-        card.deliver_one(&[0x80; 3000], 0);
-        match receiver.poll() {
-            Ok(lease) => {
-                receiver.release(lease);
-                None
+    for count in [1, 2] {
+        let card = Card::with(Ways { mtu: 9000, ..Ways::default() });
+        let other = gdmedia::sdp::Leg { port: crate::card::PORT + 2, ..card.leg() };
+        let to = std::net::SocketAddr::new(card.ip.into(), other.port);
+        let to_other = gdmedia::wire::net::Route::new(card.route().source(), to).unwrap();
+        let (options, legs) = (card.options(Cut::None, 64), [card.leg(), other][..count].to_vec());
+        let joined = legs.clone();
+        let open = move || -> Result<Box<dyn Receiver<Mem = Host>>, gdmedia::Error> {
+            Ok(Box::new(Verbs::open(&options, &legs, &())?))
+        };
+        let mut receiver = Renewed::new(Box::new(open)).unwrap();
+        receiver.join_all(&joined).unwrap();
+        let error = (0..1000).find_map(|_| {
+            card.deliver_one(&[0x80; 3000], 0);
+            if count == 2 {
+                card.control.inject(&frame(&to_other, &[0x80; 3000]), 0);
             }
-            Err(RxError::Failed(error)) => Some(error),
-            Err(RxError::End) => panic!("no end"),
-        }
-    });
-    assert!(error.expect("it is given up").to_string().contains("MAXUDP"));
-    let mut events = Vec::new();
-    receiver.take_events(&mut events);
-    assert!(events.is_empty(), "{events:?}");
+            match receiver.poll() {
+                Ok(lease) => {
+                    receiver.release(lease);
+                    None
+                }
+                Err(RxError::Failed(error)) => Some(error),
+                Err(why) => panic!("{why}"),
+            }
+        });
+        assert!(error.expect("it is given up").to_string().contains("MAXUDP"));
+        let mut events = Vec::new();
+        receiver.take_events(&mut events);
+        // Of two legs the first one was given up while the other went on.
+        assert_eq!(events.len(), count - 1, "{events:?}");
+    }
 }
 
 #[test]

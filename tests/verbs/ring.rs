@@ -249,7 +249,7 @@ fn a_sender_of_nothing_but_frames_that_do_not_fit_is_told() {
                 receiver.release(lease);
                 None
             }
-            Err(gdmedia::rx::RxError::Failed(error)) => Some(error),
+            Err(gdmedia::rx::RxError::Failed(error) | gdmedia::rx::RxError::Gone(error)) => Some(error),
             Err(gdmedia::rx::RxError::End) => panic!("no end"),
         }
     });

@@ -65,7 +65,14 @@ impl Running {
         place: Box<dyn Fn() -> Place + Send>,
         say: Say,
     ) -> Result<Running> {
-        let registries = registries(settings)?;
+        // Multicast DNS has a thread of its own, which is to read what anybody sends without rights.
+        let registries = std::thread::scope(|scope| {
+            let find = scope.spawn(|| {
+                rights::none();
+                registries(settings)
+            });
+            find.join().unwrap_or_else(|_| Err(Error::new(Kind::Internal, "looking for registries panicked")))
+        })?;
         let (seed, trouble) = seed::of(settings.seed.as_deref(), state, &machine::id(), &machine::host_name())?;
         if let Some(trouble) = trouble {
             say(format!("NMOS: {trouble}"));

@@ -105,15 +105,12 @@ impl Unit {
 
     /// Somebody starts or stops it, whatever the configuration says.
     fn is_to_run(&mut self, run: bool) {
-        let news = match &mut self.from {
-            From::Given(Given { connected: Some(connected), .. }) => {
-                std::mem::replace(&mut connected.enabled, run) != run
-            }
-            _ => {
-                let overruled = (run != self.spec.enabled).then_some(self.spec.enabled);
-                std::mem::replace(&mut self.overruled, overruled) != overruled
-            }
-        };
+        let overruled = (run != self.spec.enabled).then_some(self.spec.enabled);
+        let mut news = std::mem::replace(&mut self.overruled, overruled) != overruled;
+        // A controller sees it as well; when what that said counts no more, this does still.
+        if let From::Given(Given { connected: Some(connected), .. }) = &mut self.from {
+            news |= std::mem::replace(&mut connected.enabled, run) != run;
+        }
         if news {
             self.remember();
         }
@@ -139,7 +136,12 @@ impl Unit {
 
     /// What it was told is kept for the next start; what the configuration says is not.
     pub(super) fn remember(&mut self) {
-        let Some(state) = self.shared.state.clone() else { return };
+        // One that was given up and removed, whose driver has come back, has nothing to say of whoever has its name now.
+        let Some(state) =
+            self.shared.state.clone().filter(|_| self.shared.board.is_speaker(self.place.number, &self.spec.id))
+        else {
+            return;
+        };
         let given = match self.from.clone() {
             From::Given(given) => Some(given),
             From::Config => None,

@@ -28,6 +28,7 @@ impl Unit {
         }
         if self.sdp.as_ref() == Some(&sdp) && alike && !connects {
             self.from = from;
+            self.is_started_by_hand();
             self.tell(EventKind::Switch, "it receives this SDP already");
             self.remember();
             self.publish();
@@ -44,6 +45,11 @@ impl Unit {
             Ok(Begun::Apart(why)) => self.switch_apart(&why),
             Err(error) => self.switched(Switched::Refused(error)),
         }
+    }
+
+    /// Somebody has switched it: it receives, even where the configuration does not enable it.
+    fn is_started_by_hand(&mut self) {
+        self.overruled = (self.connected().is_none() && !self.spec.enabled).then_some(false);
     }
 
     /// As far as the text says.
@@ -129,7 +135,7 @@ impl Unit {
                     self.from = from.clone();
                 }
                 // It was started by that, where it did not receive.
-                self.overruled = (self.connected().is_none() && !self.spec.enabled).then_some(false);
+                self.is_started_by_hand();
                 self.tell(EventKind::Switch, text);
                 self.remember();
                 Ok(())
@@ -167,7 +173,8 @@ impl Unit {
     pub(super) fn change(&mut self, spec: config::Receiver, settings: Arc<Settings>) -> Changed {
         let before = std::mem::replace(&mut self.spec, spec);
         self.settings = settings;
-        if self.spec.enabled != before.enabled && self.overruled.take().is_some() {
+        if self.spec.enabled != before.enabled {
+            self.overruled = None;
             self.remember();
         }
         if self.spec.is_like(&before) {

@@ -95,7 +95,7 @@ impl Ring {
         // Octets that lie in the GPU's memory already are not copied again.
         let mirrored = copied && !(is_body && R::IN_DEVICE);
         let mirror = mirrored.then(|| Region::device(gpu, octets + SLACK)).transpose()?;
-        let written = is_body && R::IN_DEVICE && needs_end_of_writes(gpu);
+        let written = is_body && R::IN_DEVICE && needs_end_of_writes(gpu)?;
         Ok(Ring { planes, at, is_body, mirror, written })
     }
 }

@@ -161,7 +161,7 @@ unsafe extern "C" {
     fn gd_pool_end(pool: *mut c_void, start: *mut c_void, octets: u64);
     fn gd_pool_left(pool: *const c_void) -> u32;
     fn gd_give_back(pool: *mut c_void, start: *const u8, at: *const u32, count: u32);
-    fn gd_reach(port: u16, pci: c_int, start: *mut c_void, octets: u64) -> c_int;
+    fn gd_reach(port: u16, vfio: c_int, start: *mut c_void, octets: u64) -> c_int;
     fn gd_unreach(port: u16, start: *mut c_void, octets: u64);
     fn gd_port_open(spec: *const c_char, name: *const c_char, port: *mut u16, info: *mut RawInfo) -> c_int;
     fn gd_port_start(port: u16, setup: *const RawSetup) -> c_int;

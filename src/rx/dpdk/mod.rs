@@ -61,6 +61,8 @@ const BATCH: usize = abi::BURST;
 const ROUNDS: usize = 16;
 /// Nanoseconds between two looks at what the ports count, and at what there is to say.
 const LOOK_NANOS: u64 = 100_000_000;
+/// Nanoseconds between two tries to join a leg whose port is back.
+const REJOIN_NANOS: u64 = 1_000_000_000;
 
 /// Which DPDK this program was built with, such as `DPDK 22.11.11`.
 pub fn version() -> &'static str {
@@ -106,6 +108,8 @@ pub struct Dpdk<M: Planes> {
     broken: Option<String>,
     events: Vec<Event>,
     looked: Tai,
+    /// When legs without a port were tried last.
+    rejoined: Tai,
     tai_offset: i64,
 }
 
@@ -263,6 +267,13 @@ impl<M: Planes> Dpdk<M> {
         while let Some(port) = self.reviver.as_ref().and_then(Reviver::take) {
             self.regain(port, now);
         }
+        if now.0.wrapping_sub(self.rejoined.0) >= REJOIN_NANOS && (0..MAX_LEGS as u8).any(|leg| self.is_left_out(leg)) {
+            self.rejoin(now);
+        }
+        self.look_at_ports(now);
+    }
+
+    fn look_at_ports(&mut self, now: Tai) {
         for port in self.ports.iter_mut() {
             port.look();
             port.tick();
@@ -309,9 +320,29 @@ impl<M: Planes> Dpdk<M> {
             }
             match self.join_by_port(leg, &what, &mut Vec::new()) {
                 Ok(()) => self.events.push(Event { at: now, what: What::InterfaceBack { leg } }),
-                Err(error) => tracing::warn!("leg {leg} cannot be joined again: {}", error.in_one_line()),
+                Err(error) => tracing::debug!("leg {leg} cannot be joined yet: {}", error.in_one_line()),
             }
         }
+    }
+
+    /// Legs whose port is there and which could not be joined when it came back: its interface may have had no address yet.
+    #[cold]
+    fn rejoin(&mut self, now: Tai) {
+        self.rejoined = now;
+        for leg in 0..MAX_LEGS as u8 {
+            if self.is_left_out(leg)
+                && let Some(what) = self.wanted.get(usize::from(leg)).cloned().flatten()
+                && self.join_by_port(leg, &what, &mut Vec::new()).is_ok()
+            {
+                self.events.push(Event { at: now, what: What::InterfaceBack { leg } });
+            }
+        }
+    }
+    fn is_left_out(&self, leg: u8) -> bool {
+        let of = usize::from(leg);
+        self.legs.get(of).is_some_and(Option::is_none)
+            && self.wanted.get(of).is_some_and(Option::is_some)
+            && self.ports.of(self.port_of(leg)).is_some()
     }
 
     /// The number of a leg's port.
@@ -322,7 +353,11 @@ impl<M: Planes> Dpdk<M> {
     /// Has a leg's packets come, now or when its port is back.
     fn join_by_port(&mut self, leg: u8, what: &Leg, notes: &mut Vec<String>) -> Result<()> {
         let number = self.port_of(leg);
-        let Some(port) = self.ports.of_mut(number) else { return Ok(()) };
+        let Some(port) = self.ports.of_mut(number) else {
+            notes.push("its port has gone: joined when it is back".into());
+            self.events.extend(self.clock().map(|at| Event { at, what: What::InterfaceGone { leg } }));
+            return Ok(());
+        };
         let joined = port.join(leg, what, &self.options, notes)?;
         if let Some(place) = self.legs.get_mut(usize::from(leg)) {
             *place = Some(joined);
@@ -369,7 +404,7 @@ impl<M: Planes> Receiver for Dpdk<M> {
             && let Some(name) = self.broken.take()
         {
             let error = Error::new(Kind::Unavailable, format!("port {name} has gone"));
-            return Err(RxError::Failed(error.cure("start again when it is back")));
+            return Err(RxError::Gone(error.cure("start again when it is back")));
         }
         Ok(Lease::new(slots, 0))
     }
@@ -422,7 +457,7 @@ impl<M: Planes> Receiver for Dpdk<M> {
     fn finish(&mut self, remarks: &mut Vec<String>) -> Result<()> {
         let now = self.clock().unwrap_or_default();
         self.ports.iter_mut().for_each(Port::ask);
-        self.look(now);
+        self.look_at_ports(now);
         for port in self.ports.iter() {
             let (name, c) = (port.name(), port.counted());
             remarks.push(format!(

@@ -163,6 +163,7 @@ impl<M: Planes> Dpdk<M> {
             broken: None,
             events: Vec::new(),
             looked: Tai(0),
+            rejoined: Tai(0),
             tai_offset,
         };
         new.caps.stamps = new.source();

@@ -107,7 +107,7 @@ fn run(fault: &mut Fault<Numbered>, keep: usize) -> Vec<(u32, u64)> {
         match fault.poll() {
             Ok(lease) => out.push_back(lease),
             Err(RxError::End) => break,
-            Err(RxError::Failed(e)) => panic!("{e}"),
+            Err(RxError::Failed(e) | RxError::Gone(e)) => panic!("{e}"),
         }
         while out.len() > keep {
             take(fault, &mut out, &mut got);

@@ -139,7 +139,7 @@ fn a_capture_without_the_flow_says_what_it_holds() {
         let mut pcap = Pcap::open(file.path(), Pace::Full).unwrap();
         pcap.join(0, &leg(destination, sources)).unwrap();
         match drain(&mut pcap).1 {
-            RxError::Failed(e) => e.to_string(),
+            RxError::Failed(e) | RxError::Gone(e) => e.to_string(),
             RxError::End => panic!("must fail"),
         }
     };

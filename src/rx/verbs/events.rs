@@ -5,6 +5,7 @@ use super::payload::Payload;
 use super::{Verbs, failure};
 use crate::error::{Error, Kind};
 use crate::event::{Event, What};
+use crate::rx::RxError;
 
 /// Resets of a queue in a row, without a good packet between, after which it is given up.
 const VAIN: u32 = 100;
@@ -105,7 +106,7 @@ impl<M: Payload> Verbs<M> {
             self.events.push(Event { at, what: What::InterfaceGone { leg: number as u8 } });
         }
         if is_last {
-            self.broken.get_or_insert(error);
+            self.broken.get_or_insert(if has_gone { RxError::Gone(error) } else { RxError::Failed(error) });
         }
     }
 }

@@ -86,7 +86,7 @@ pub struct Verbs<M: Payload> {
     /// Packets whose headers may reach beyond the cut, where the CPU cannot see them.
     deep: u64,
     events: Vec<Event>,
-    broken: Option<Error>,
+    broken: Option<RxError>,
     idle: u32,
     looked: Tai,
     counted: Tai,
@@ -250,8 +250,8 @@ impl<M: Payload> Verbs<M> {
         }
         if outside {
             self.broken.get_or_insert_with(|| {
-                Error::new(Kind::Internal, "verbs: the device names entries that it was not given")
-                    .cure("please report this")
+                let what = "verbs: the device names entries that it was not given";
+                RxError::Failed(Error::new(Kind::Internal, what).cure("please report this"))
             });
         }
         if let Some(feed) = self.feeds.get_mut(number).filter(|feed| !feed.gone) {
@@ -367,10 +367,10 @@ impl<M: Payload> Receiver for Verbs<M> {
         self.counters.starved += u64::from(empty);
         self.look_around(came);
         if slots.is_empty()
-            && let Some(error) = self.broken.take()
+            && let Some(why) = self.broken.take()
         {
             self.spare.push(slots);
-            return Err(RxError::Failed(error));
+            return Err(why);
         }
         Ok(Lease::new(slots, 0))
     }

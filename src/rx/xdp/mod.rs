@@ -345,7 +345,7 @@ impl Receiver for Xdp {
             && let Some((name, e)) = self.broken.take()
         {
             let error = Error::new(Kind::Unavailable, format!("interface {name} has gone")).because(e);
-            return Err(RxError::Failed(error.cure("start again when it is back")));
+            return Err(RxError::Gone(error.cure("start again when it is back")));
         }
         Ok(Lease::new(slots, 0))
     }

@@ -15,15 +15,14 @@ const share = (() => {
 
   // ---- events ------------------------------------------------------------------------------------------------------------------
   let kept = [], follower = null; // { id: "RUN-NUMBER", event }, oldest first; the page
-  const runOf = (id) => parseInt(id.split("-")[0], 16), numberOf = (id) => Number(id.split("-")[1]);
+  const runOf = (id) => id.split("-")[0], numberOf = (id) => Number(id.split("-")[1]);
   const newest = () => (kept.length ? kept[kept.length - 1].id : null);
   // Takes those that are news. Of another page they are complete where it was asked for them; otherwise it is asked where some are missing.
   function hear(list, complete) {
     for (const one of list) {
-      const last = newest(), run = runOf(one.id), number = numberOf(one.id);
-      const other = last === null || run !== runOf(last);
+      const last = newest(), number = numberOf(one.id);
+      const other = last === null || runOf(one.id) !== runOf(last);
       if (!other && number <= numberOf(last)) continue;
-      if (last !== null && run < runOf(last)) continue;
       if (!complete && number !== (other ? 1 : numberOf(last) + 1)) { send({ what: "want", last }); return; }
       if (last !== null && other) { kept = []; follower.fresh(); } // the daemon has begun anew
       kept.push(one);

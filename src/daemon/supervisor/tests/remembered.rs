@@ -35,6 +35,48 @@ fn a_stop_is_kept_until_a_start_or_another_enabled() {
     rig.act("a", Action::Stop).unwrap();
     let rig = rig.again(&disabled, &[]);
     rig.until("a", |r| r.reason.as_deref() == Some("it is not enabled in the configuration"));
+    // Nor does the stop come back.
+    rig.reload(&receiver("a")).unwrap();
+    rig.receives("a", "a");
+    let rig = rig.again(&receiver("a"), &[]);
+    rig.receives("a", "a");
+}
+
+#[test]
+fn what_a_controller_connected_is_stopped_and_started_by_hand_as_well() {
+    let rig = Rig::start(&receiver("a"), &[], &[("a.sdp", &sdp("a"))]);
+    rig.receives("a", "a");
+    let connects = |to: &str| {
+        Action::Connect(Box::new(Connection { enabled: true, sdp: sdp(to), legs: vec![0], note: "note".into() }))
+    };
+    rig.act("a", connects("two")).unwrap();
+    rig.receives("a", "two");
+    // A stop outlives what the controller said.
+    rig.act("a", Action::Stop).unwrap();
+    assert_eq!(rig.act("a", Action::Follow), Ok(()));
+    let stopped = rig.daemon.receiver("a").unwrap();
+    assert_eq!((stopped.state, stopped.reason.as_deref()), (State::Stopped, Some("it was told to stop")));
+    let rig = rig.again(&receiver("a"), &[]);
+    rig.until("a", |r| r.state == State::Stopped);
+    // Whoever connects it has the last word.
+    rig.act("a", connects("three")).unwrap();
+    rig.receives("a", "three");
+    let rig = rig.again(&receiver("a"), &[]);
+    rig.receives("a", "three");
+}
+
+#[test]
+fn a_switch_to_what_is_received_already_is_one() {
+    let config = receiver("a") + NOT_ENABLED;
+    let rig = Rig::start(&config, &[], &[("a.sdp", &sdp("a"))]);
+    let connection = Connection { enabled: true, sdp: sdp("two"), legs: vec![0], note: "note".into() };
+    rig.act("a", Action::Connect(Box::new(connection))).unwrap();
+    rig.receives("a", "two");
+    rig.switch("a", "two").unwrap();
+    rig.reload(&(config.clone() + "timing = true\n")).unwrap();
+    rig.receives("a", "two");
+    let rig = rig.again(&config, &[]);
+    rig.receives("a", "two");
 }
 
 #[test]

@@ -57,7 +57,6 @@ struct Reached {
 /// A port of DPDK, attached until it is dropped.
 pub struct Port {
     number: u16,
-    pci: bool,
     /// On `vfio-pci`, whose ports have their mappings together.
     shares: bool,
     /// Pools whose memory it was let reach, itself or for all that share.
@@ -111,7 +110,7 @@ impl Port {
             mac: info.mac,
         };
         let shares = name.to_str().is_ok_and(|name| is_on_vfio(Path::new("/sys/bus/pci/devices"), name));
-        Ok((Port { number, pci: info.pci, shares, reached: Vec::new(), unsent: 0 }, info))
+        Ok((Port { number, shares, reached: Vec::new(), unsent: 0 }, info))
     }
 
     /// Lets the device write to the pools. They outlive the port: whoever calls drops it first.
@@ -128,7 +127,7 @@ impl Port {
             }
             // SAFETY: memory of a pool, which outlives the port.
             change.result(unsafe {
-                gd_reach(self.number, self.pci.into(), pool.start as *mut c_void, pool.octets as u64)
+                gd_reach(self.number, self.shares.into(), pool.start as *mut c_void, pool.octets as u64)
             })?;
             let (start, octets, is_mapped) = (pool.start, pool.octets, pool.is_mapped.clone());
             is_mapped.fetch_or(self.shares, Ordering::Relaxed);

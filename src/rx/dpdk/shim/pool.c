@@ -179,7 +179,7 @@ static struct rte_device *device_of(uint16_t port)
 }
 
 /* Lets a port write there: by the IOMMU, where its driver asks for that. */
-int gd_reach(uint16_t port, int pci, void *start, uint64_t octets)
+int gd_reach(uint16_t port, int vfio, void *start, uint64_t octets)
 {
 	struct rte_device *device = device_of(port);
 	int rc;
@@ -191,8 +191,8 @@ int gd_reach(uint16_t port, int pci, void *start, uint64_t octets)
 	rc = rte_dev_dma_map(device, start, (uint64_t)(uintptr_t)start, octets);
 	if (rc == 0)
 		return 0;
-	/* Buses without an IOMMU of their own (virtual devices) have no such call, and need none. */
-	if (!pci && rte_errno == ENOTSUP)
+	/* Virtual devices have no such call, nor have drivers that tell their card of a pool by themselves (mlx4, mana), and need none. */
+	if (!vfio && rte_errno == ENOTSUP)
 		return 0;
 	return -(rte_errno != 0 ? rte_errno : EIO);
 }

@@ -101,7 +101,7 @@ int gd_pool_over(void *start, uint64_t octets, uint32_t count, uint32_t room, vo
 void gd_pool_end(void *pool, void *start, uint64_t octets);
 uint32_t gd_pool_left(const void *pool);
 void gd_give_back(void *pool, const uint8_t *start, const uint32_t *at, uint32_t count);
-int gd_reach(uint16_t port, int pci, void *start, uint64_t octets);
+int gd_reach(uint16_t port, int vfio, void *start, uint64_t octets);
 void gd_unreach(uint16_t port, void *start, uint64_t octets);
 
 /* port.c */
