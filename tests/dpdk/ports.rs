@@ -360,12 +360,24 @@ fn one_of_two_interfaces_comes_back_by_itself() {
             receiver.take_events(&mut events);
         }
     };
-    for _ in 0..2 {
+    for late in [false, true] {
         net.ip("link delete rx1");
         until(&mut receiver, What::InterfaceGone { leg: 1 });
         net.ip(&format!("link add name rx1 type veth peer name tx1 netns {}", net.tx));
-        net.ip("address add 10.78.0.10/24 dev rx1");
         net.ip("link set rx1 up");
+        if late {
+            // The port is there before its interface has the leg's address.
+            let (begun, mut events) = (Instant::now(), Vec::new());
+            while begun.elapsed() < Duration::from_secs(3) {
+                let lease = receiver.poll().unwrap();
+                assert!(lease.is_empty());
+                receiver.release(lease);
+                receiver.take_events(&mut events);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(events.is_empty(), "{events:?}");
+        }
+        net.ip("address add 10.78.0.10/24 dev rx1");
         until(&mut receiver, What::InterfaceBack { leg: 1 });
     }
     Net::inside(&net.tx, || {
