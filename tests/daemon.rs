@@ -4,7 +4,7 @@
 mod common;
 mod netns;
 
-use common::{Temp, free_port, gdmedia, program, temp};
+use common::{Running, Temp, free_port, gdmedia, temp};
 use gdmedia::record::Recording;
 use gdmedia::send::pattern;
 use netns::Net;
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,41 +39,24 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str], socket: Option<&Path>, stderr: Stdio) -> Running {
-        let mut command = Command::new(program());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("NOTIFY_SOCKET");
-        // Of tests beside each other one alone could have the port.
+/// A daemon's API has no port: of tests beside each other one alone could have it.
+fn start(args: &[&str], socket: Option<&Path>, stderr: Stdio) -> Running {
+    Running::start_with(args, stderr, |command| {
         command.env("GDMEDIA_API__LISTEN", "[]");
         if let Some(socket) = socket {
             command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "3000000");
         }
-        Running(command.spawn().unwrap())
-    }
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args(["-s", signal, &self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-    fn ends(&mut self) -> ExitStatus {
-        until("the end", || self.0.try_wait().unwrap())
-    }
+    })
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn ends(running: &mut Running) -> ExitStatus {
+    until("the end", || running.0.try_wait().unwrap())
 }
 
 /// Sends the test pattern until it is dropped.
 fn send(dir: &Temp, port: u16) -> Running {
     let path = dir.write(&format!("send-{port}.sdp"), &sdp("sender", port));
-    Running::start(&["send", "--to", &format!("udp://127.0.0.1:{port}"), "--sdp", &path], None, Stdio::null())
+    start(&["send", "--to", &format!("udp://127.0.0.1:{port}"), "--sdp", &path], None, Stdio::null())
 }
 
 /// A daemon and its events.
@@ -84,7 +67,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &str, socket: Option<&Path>) -> Daemon {
-        let mut running = Running::start(&["daemon", "--json", "-c", config], socket, Stdio::piped());
+        let mut running = start(&["daemon", "--json", "-c", config], socket, Stdio::piped());
         let lines = BufReader::new(running.0.stderr.take().unwrap());
         let events: Arc<Mutex<Vec<Value>>> = Arc::default();
         let all = events.clone();
@@ -120,8 +103,8 @@ impl Daemon {
     }
     /// Ends it in an orderly way.
     fn end(mut self) -> Vec<Value> {
-        self.running.signal("TERM");
-        let status = self.running.ends();
+        self.running.tell("TERM");
+        let status = ends(&mut self.running);
         assert_eq!(status.code(), Some(0), "{:#?}", self.all());
         self.all()
     }
@@ -189,12 +172,12 @@ fn receivers_come_and_go_and_the_others_lose_nothing() {
     hears("STATUS=2 of 3 receive, 1 failed");
     // A wrong file changes nothing.
     dir.write("gdmedia.toml", &format!("{stays}[[receivers]]\nid = \"x\"\nlable = \"x\"\n"));
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     let refused = daemon.says("", "the configuration stays as it was");
     assert!(refused["message"].as_str().unwrap().contains("did you mean 'label'?"), "{refused}");
     // One goes, one comes, one stays.
     dir.write("gdmedia.toml", &format!("{stays}{}", receiver("comes", c, "")));
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     daemon.says("", "the configuration was read again: 1 added, 2 removed, 0 changed, 1 as they were");
     daemon.says("comes", "receiving");
     hears("RELOADING=1\nMONOTONIC_USEC=");
@@ -235,17 +218,17 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
     more(8);
     let second = send(&dir, b);
     text(&sdp("two", b));
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     let said = daemon.says("cam", "switched to 64x36");
     assert!(!said["message"].as_str().unwrap().contains("no whole frame"), "{said}");
     more(3);
     // What cannot be received stays away, and nothing changes.
     text("v=0\r\n");
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     daemon.says("cam", "it is not switched");
     // The same address and port: one after the other.
     text(&sdp("two again", b));
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     let apart = daemon.nth(1, "cam", "switched to 64x36");
     assert!(apart["message"].as_str().unwrap().contains("both come to"), "{apart}");
     more(2);
@@ -253,10 +236,9 @@ fn a_switch_goes_from_whole_frame_to_whole_frame() {
     // Another picture: all sinks begin anew.
     let large = sdp("three", c).replace("width=64", "width=96");
     let path = dir.write("large.sdp", &large);
-    let _third =
-        Running::start(&["send", "--to", &format!("udp://127.0.0.1:{c}"), "--sdp", &path], None, Stdio::null());
+    let _third = start(&["send", "--to", &format!("udp://127.0.0.1:{c}"), "--sdp", &path], None, Stdio::null());
     text(&large);
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     let anew = daemon.says("cam", "switched to 96x36");
     assert!(anew["message"].as_str().unwrap().contains("its picture is another"), "{anew}");
     let size = |name: &str| fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
@@ -353,7 +335,7 @@ fn groups_are_joined_before_others_are_left_and_all_are_left_at_the_end() {
         let path = dir.write(name, sdp);
         let to = format!("udp://{group}:5004");
         Net::inside(&net.tx, || {
-            Running::start(&["send", "--to", &to, "--sdp", &path, "--interface", "tx0"], None, Stdio::null())
+            start(&["send", "--to", &to, "--sdp", &path, "--interface", "tx0"], None, Stdio::null())
         })
     };
     let _first = send("one.sdp", &one, "239.77.0.1");
@@ -362,7 +344,7 @@ fn groups_are_joined_before_others_are_left_and_all_are_left_at_the_end() {
     assert_eq!(groups(&net), ["one"]);
     // Nobody sends there yet: both are joined, and frames of the first one go on.
     text(&two);
-    daemon.running.signal("HUP");
+    daemon.running.tell("HUP");
     daemon.says("cam", "another flow is received beside the one before");
     assert_eq!(groups(&net), ["one", "two"]);
     let _second = send("two.sdp", &two, "239.77.0.2");
@@ -451,7 +433,7 @@ fn receiving_threads_are_where_it_says() {
         assert_ne!(core, "0", "the rest of the machine's work is there");
         // Switched to another flow it is on a core as well.
         dir.write("gdmedia.toml", &text.replace(&format!("video {a} "), &format!("video {b} ")));
-        daemon.running.signal("HUP");
+        daemon.running.tell("HUP");
         daemon.says("cam", "switched to 64x36");
         until("one thread", || {
             let threads = receiving_threads(process);

@@ -9,7 +9,7 @@ mod netns;
 mod prometheus;
 
 use client::{Answer, Events, LONG, ask, get};
-use common::{Temp, free_port, gdmedia, program, temp};
+use common::{Running, Temp, free_port, gdmedia, temp};
 use netns::Net;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -17,29 +17,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str], stderr: Stdio) -> Running {
-        let mut command = Command::new(program());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        Running(
-            command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("NOTIFY_SOCKET").spawn().unwrap(),
-        )
-    }
-    fn tell(&self, signal: &str) {
-        assert!(Command::new("kill").args(["-s", signal, &self.0.id().to_string()]).status().unwrap().success());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// 64x36 at 50 frames a second, with this session name.
 fn sdp(name: &str, port: u16) -> String {

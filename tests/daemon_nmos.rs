@@ -14,7 +14,7 @@ mod registry;
 mod schema;
 
 use client::{Answer, LONG, ask, get};
-use common::{Temp, free_port, program, temp};
+use common::{Running, Temp, free_port, temp};
 use gdmedia::record::Recording;
 use gdmedia::send::pattern;
 use netns::Net;
@@ -27,7 +27,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -47,25 +47,6 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         }
         assert!(begun.elapsed() < LONG, "{what}");
         std::thread::sleep(STEP);
-    }
-}
-
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str], stderr: Stdio) -> Running {
-        let mut command = Command::new(program());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("NOTIFY_SOCKET");
-        Running(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

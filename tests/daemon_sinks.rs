@@ -7,7 +7,7 @@ mod client;
 mod common;
 
 use client::{Answer, Events, LONG, ask, get};
-use common::{Temp, free_port, program, temp};
+use common::{Running, Temp, free_port, temp};
 use gdmedia::format::{Layout, Output, WireFormat};
 use gdmedia::sdp::{Depth, Sampling, Scan};
 use gdmedia::send::pattern;
@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Says why when a test cannot run here.
@@ -34,25 +34,6 @@ fn sdp(name: &str, port: u16, (width, height): (u32, u32)) -> String {
     let text = common::sdp(port).replace("width=320", &format!("width={width}"));
     let text = text.replace("height=180", &format!("height={height}"));
     text.replace("=25;", "=10;").replace("s=test", &format!("s={name}"))
-}
-
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Running {
-    fn start(args: &[&str], stderr: Stdio) -> Running {
-        let mut command = Command::new(program());
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("NOTIFY_SOCKET");
-        Running(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Sends the test pattern, whose frames are numbered from 0, until it is dropped.

@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{Output, Temp, free_port, program, temp};
+use common::{Output, Running, Temp, free_port, program, run, temp};
 use gdmedia::daemon::config;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -49,13 +49,7 @@ fn copy() -> Temp {
 fn deploy_check(dir: &Temp, parts: &[&str], with: impl FnOnce(&mut Command)) -> Output {
     let mut command = Command::new(dir.join("scripts/deploy-check"));
     with(command.args(parts).env_remove("GDMEDIA_ALLOW_SKIPS"));
-    let output = command.output().unwrap();
-    Output {
-        command: format!("{command:?}"),
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    run(&mut command)
 }
 
 #[test]
@@ -167,16 +161,6 @@ fn no_pod_is_root_and_the_image_has_the_capabilities_that_they_add() {
     }
     assert_eq!(given, wanted);
     assert!(read("deploy/Containerfile").contains("-perm /6000 -type f -exec chmod a-s"));
-}
-
-/// A program that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Capabilities that are effective for the program as it is in a container: with those of the image on its file, another user, and

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Output, Temp, program, temp};
+use common::{Output, Temp, program, run, temp};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -97,13 +97,7 @@ fn trusting(ca: Option<&str>, args: &[&str]) -> Output {
     if let Some(ca) = ca {
         command.env("SSL_CERT_FILE", file(ca));
     }
-    let output = command.output().unwrap();
-    Output {
-        command: format!("{command:?}"),
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    run(&mut command)
 }
 
 #[test]

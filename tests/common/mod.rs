@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 /// Raster of the test streams.
 pub const WIDTH: u32 = 320;
@@ -30,6 +30,33 @@ impl Output {
     }
 }
 
+/// A program that is killed when the test ends.
+pub struct Running(pub Child);
+
+impl Running {
+    /// gdmedia, without a display and a service manager.
+    pub fn start(args: &[&str], stderr: Stdio) -> Running {
+        Running::start_with(args, stderr, |_| {})
+    }
+    pub fn start_with(args: &[&str], stderr: Stdio, more: impl FnOnce(&mut Command)) -> Running {
+        let mut command = Command::new(program());
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("NOTIFY_SOCKET");
+        more(&mut command);
+        Running(command.spawn().unwrap())
+    }
+    pub fn tell(&self, signal: &str) {
+        assert!(Command::new("kill").args(["-s", signal, &self.0.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The program that these tests were built with, or the one that `GDMEDIA_PROGRAM` names: a build with other features.
 pub fn program() -> &'static str {
     static PROGRAM: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
@@ -54,7 +81,8 @@ pub fn shell(script: &str) -> Output {
     run(Command::new("bash").args(["-c", script]))
 }
 
-fn run(command: &mut Command) -> Output {
+/// What came of a command, once it has ended.
+pub fn run(command: &mut Command) -> Output {
     let output = command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").output().unwrap();
     Output {
         command: format!("{command:?}"),
